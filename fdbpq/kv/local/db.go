@@ -217,7 +217,7 @@ func (db *DB) prepareOpening(dir string) {
 func (db *DB) startCommits(store *pebble.DB) {
 	db.store, db.marks.store = store, store
 	db.writer = writer{store: store, disk: db.disk, counters: newCounterCache(), damages: &db.damages, log: db.opts.Log}
-	db.reclaim = reclaim{history: &db.history, store: store, tables: &db.tables, failure: &db.failure, background: db.background}
+	db.reclaim = reclaim{commits: &db.commits, store: store, tables: &db.tables, failure: &db.failure, background: db.background}
 	db.commits = pipeline{
 		lock:      newMutex(),
 		toApply:   make(chan applyJob, 1),
@@ -272,7 +272,7 @@ func (db *DB) Damage() []Damage { return db.damages.all() }
 func (db *DB) Skipped() uint64 { return db.damages.skipped.Load() }
 
 // Reclaim flushes the commits since the last call, so that compactions can free the space of cleared rows. It does
-// nothing while an earlier flush is under way, or tables cannot be written.
+// nothing if none of them has cleared a row, while an earlier flush is under way, or tables cannot be written.
 func (db *DB) Reclaim() {
 	if !db.life.enter() {
 		return

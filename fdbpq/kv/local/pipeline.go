@@ -16,6 +16,7 @@ type pipeline struct {
 	syncing   atomic.Pointer[commit] // the commit that syncCommits waits for
 	allSynced chan struct{}          // closed when all commits are synced and no more can follow
 	count     atomic.Uint64          // commits applied
+	clears    atomic.Uint64          // of these, the ones that cleared rows
 
 	*history
 	store   *pebble.DB
@@ -104,6 +105,14 @@ func (pipe *pipeline) apply(t *tx, c *commit) (err error) {
 		return fmt.Errorf("writing to the store failed: %w", err)
 	}
 	pipe.applied.Store(c)
+	pipe.noteClears(&t.buf.writes)
 	pipe.watches.activate(t.takeWatches(), t.pinned, c)
 	return nil
+}
+
+// noteClears notes that a commit has cleared rows, once they are cleared.
+func (pipe *pipeline) noteClears(w *writeSet) {
+	if len(w.erasing)+len(w.cleared) > 0 {
+		pipe.clears.Add(1)
+	}
 }

@@ -13,16 +13,17 @@ import (
 type reclaim struct {
 	mu      sync.Mutex
 	flushed <-chan struct{} // closed when the last flush has ended; nil: none was begun
-	version uint64          // of the last commit before that flush
+	before  uint64          // commits that had cleared rows when it began
 
-	*history
+	commits    *pipeline
 	store      *pebble.DB
 	tables     *tableHealth
 	failure    *failure
 	background *backgroundLog
 }
 
-// flush begins a flush, unless there is nothing to flush, or one is under way.
+// flush begins a flush, unless no row was cleared since the last one, or that is under way. Other commits can wait in memory: on a
+// full disk a flush may take the last room.
 func (r *reclaim) flush() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -33,8 +34,8 @@ func (r *reclaim) flush() {
 			return
 		}
 	}
-	newest := r.applied.Load().version
-	if newest == r.version || r.tables.err() != nil || r.failure.err() != nil {
+	cleared := r.commits.clears.Load()
+	if cleared == r.before || r.tables.err() != nil || r.failure.err() != nil {
 		return
 	}
 	defer func() {
@@ -48,5 +49,5 @@ func (r *reclaim) flush() {
 		r.background.error("flushing to free space failed", "err", err)
 		return
 	}
-	r.flushed, r.version = flushed, newest
+	r.flushed, r.before = flushed, cleared
 }

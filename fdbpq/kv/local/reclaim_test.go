@@ -88,8 +88,16 @@ func TestReclaimOnAFullDisk(t *testing.T) {
 		}
 		return nil
 	}}})
-	mustUpdate(t, db, set("a", "1"))
 	before := logs.Load()
+	mustUpdate(t, db, set("a", "1"))
+	db.Reclaim()
+	if n := logs.Load() - before; n != 0 {
+		t.Errorf("began %d logs where no row was cleared", n)
+	}
+	mustUpdate(t, db, func(tx kv.Tx) error {
+		tx.Clear([]byte("a"))
+		return nil
+	})
 	db.tables.flushed(syscall.ENOSPC)
 	db.Reclaim()
 	if n := logs.Load() - before; n != 0 {

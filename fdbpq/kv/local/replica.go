@@ -141,6 +141,7 @@ func (pipe *pipeline) applyShared(all []*proposal, batch *pebble.Batch, position
 	}
 	pipe.applied.Store(last)
 	for _, p := range all {
+		pipe.noteClears(&p.t.buf.writes)
 		pipe.watches.activate(p.t.takeWatches(), p.t.pinned, p.c)
 		pipe.count.Add(1)
 	}
