@@ -97,6 +97,8 @@ func (d *daemon) startAll(ctx context.Context, login []nats.Option, started *pro
 		if err := d.startStore(ctx, started); err != nil {
 			return r, err
 		}
+	} else if err := room.GiveUpEarly(d.settings, d.log); err != nil {
+		return r, err
 	}
 	if d.broker != nil {
 		if err := d.broker.Start(ctx, started); err != nil {

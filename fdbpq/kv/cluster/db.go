@@ -125,6 +125,15 @@ func (d *DB) Fill() float64 { return d.self.now().fill() }
 // or so many other disks are that the log may soon take nothing.
 func (d *DB) DiskFull() error { return d.self.now().full.why }
 
+// Spare returns how many bytes the spare file of the copy has, and how many it is to have.
+func (d *DB) Spare() (has, want int64) { return d.copy().Spare() }
+
+// KeepSpare makes the spare file of the copy, unless it is there.
+func (d *DB) KeepSpare() error { return d.copy().KeepSpare() }
+
+// GiveUpSpare removes the spare file of the copy, for what else writes to its disk, such as the log.
+func (d *DB) GiveUpSpare() error { return d.copy().GiveUpSpare() }
+
 // Refuses notes that the machine of a member refuses connections, so that its process has ended. It holds until the
 // member is heard again.
 func (d *DB) Refuses(member string) { d.peers.Refuse(member) }

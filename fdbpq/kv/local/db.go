@@ -294,6 +294,17 @@ func (db *DB) KeepSpare() error {
 	return db.spare.keep()
 }
 
+// GiveUpSpare removes the spare file, for what else writes to its disk.
+func (db *DB) GiveUpSpare() error {
+	if !db.life.enter() {
+		return nil
+	}
+	defer db.life.leave()
+	db.spare.mu.Lock()
+	defer db.spare.mu.Unlock()
+	return db.spare.remove()
+}
+
 // Close implements kv.DB.
 func (db *DB) Close() error {
 	if !db.life.close() {

@@ -179,6 +179,15 @@ func (r *Replica) Backup(dir string) error { return r.db.Backup(dir) }
 // Reclaim frees the space of cleared rows, as DB.Reclaim does.
 func (r *Replica) Reclaim() { r.db.Reclaim() }
 
+// Spare returns how many bytes the spare file has, and how many it is to have, as DB.Spare does.
+func (r *Replica) Spare() (has, want int64) { return r.db.Spare() }
+
+// KeepSpare makes the spare file, as DB.KeepSpare does.
+func (r *Replica) KeepSpare() error { return r.db.KeepSpare() }
+
+// GiveUpSpare removes the spare file, as DB.GiveUpSpare does.
+func (r *Replica) GiveUpSpare() error { return r.db.GiveUpSpare() }
+
 // Metrics returns the numbers as they are now.
 func (r *Replica) Metrics() (Metrics, error) { return r.db.Metrics() }
 

@@ -19,7 +19,7 @@ import (
 const apartLimit = 500 * time.Millisecond
 
 // openCopy opens the copy of the store on this node. It serves nothing yet.
-func openCopy(l *Log, name, version string, init bool) (*cluster.DB, error) {
+func openCopy(l *Log, name, version string, init bool, at *room.Copy) (*cluster.DB, error) {
 	s := l.settings
 	size := s.Store.Stream.MaxBytes
 	if err := os.MkdirAll(string(s.Data), 0o700); err != nil {
@@ -62,9 +62,9 @@ func openCopy(l *Log, name, version string, init bool) (*cluster.DB, error) {
 		}
 	}
 	db, err := cluster.Open(s.CopyDir(), stream, members, cluster.Options{
-		Name: name, Members: s.Cluster.Names(), Version: version, Init: init, DiskFull: room.Full(s.MinFree, string(s.Data)),
+		Name: name, Members: s.Cluster.Names(), Version: version, Init: init, DiskFull: at.Look,
 		LogReplica: replica, Apart: apart, Silence: time.Duration(s.Silence),
-		Replica: local.Options{Log: l.log, Fatal: func(err error) { store.GiveUp(l.log, err) }},
+		Replica: local.Options{Spare: room.Spare(s.MinFree, string(s.Data)), Log: l.log, Fatal: func(err error) { store.GiveUp(l.log, err) }},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("PQ_STORE=%s: %w", s.Store, store.AdviseDamage(err, s))

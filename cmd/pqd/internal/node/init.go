@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/link"
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/room"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster"
@@ -37,7 +38,7 @@ func Init(ctx context.Context, s settings.Settings, version string, log *slog.Lo
 	if err != nil {
 		return err
 	}
-	db, err := openCopy(l, name, version, true)
+	db, err := openCopy(l, name, version, true, room.NewCopy(l.settings, l.log))
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/bridge"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/process"
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/room"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster"
 )
 
@@ -18,6 +19,7 @@ type Node struct {
 	needs Needs
 	name  string
 	db    *cluster.DB // the copy of the store
+	room  *room.Copy
 
 	fronts    *fronts
 	handovers *handovers
@@ -32,14 +34,15 @@ type Node struct {
 
 // Start starts to take part in keeping the store.
 func Start(ctx context.Context, needs Needs) (*Node, error) {
-	n := &Node{needs: needs, failed: make(chan error, 1)}
+	n := &Node{needs: needs, room: room.NewCopy(needs.Settings, needs.Logger), failed: make(chan error, 1)}
 	var err error
 	if n.name, err = needs.Settings.NodeName(); err != nil {
 		return nil, err
 	}
-	if n.db, err = openCopy(needs.Log, n.name, needs.Version, false); err != nil {
+	if n.db, err = openCopy(needs.Log, n.name, needs.Version, false, n.room); err != nil {
 		return nil, err
 	}
+	n.room.Of(n.db)
 	process.AddSpareProcessors()
 	outside := n.join()
 	needs.Link.Begin, needs.Link.End = n.fronts.open, n.fronts.stop
@@ -65,7 +68,7 @@ func (n *Node) join() *outside {
 		Replace:  (&replacing{log: log, name: n.name, db: n.db, storeLog: storeLog}).replace,
 	}
 	n.damage = &copyDamage{log: log, settings: s, db: n.db}
-	n.terms = &terms{needs: n.needs, name: n.name, db: n.db, fronts: n.fronts, handovers: n.handovers, room: nodeRoom{s, n.db}, damage: n.damage}
+	n.terms = &terms{needs: n.needs, name: n.name, db: n.db, fronts: n.fronts, handovers: n.handovers, room: nodeRoom{n.room, n.db}, damage: n.damage}
 	outside := &outside{log: log, db: n.db, broker: storeLog.broker}
 	n.readiness = &readiness{db: n.db, link: n.needs.Link, storeLog: storeLog, outside: outside, bridge: &n.terms.bridge}
 	return outside

@@ -4,14 +4,13 @@ import (
 	"fmt"
 
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/room"
-	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster"
 )
 
 // nodeRoom says what the active node refuses when its disk, or the log, is nearly full.
 type nodeRoom struct {
-	settings settings.Settings
-	db       *cluster.DB
+	copy *room.Copy
+	db   *cluster.DB
 }
 
 // refusePushesAt is the part of the log's room beyond which pushes are refused. The rest is for settlements and
@@ -35,5 +34,13 @@ func (r nodeRoom) reserve() error {
 	if r.db.DiskFull() == nil {
 		return nil
 	}
-	return room.Exhausted(r.settings.MinFree, string(r.settings.Data))
+	return r.copy.Exhausted()
+}
+
+// last says why only requests that end items are served, or nil.
+func (r nodeRoom) last() error {
+	if r.db.DiskFull() == nil {
+		return nil
+	}
+	return r.copy.Last()
 }

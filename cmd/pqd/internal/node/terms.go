@@ -56,7 +56,7 @@ func (t *terms) serve(ctx context.Context, term *cluster.Term) error {
 	defer cancel()
 	options := store.Options(t.needs.Settings)
 	options.Exclusive, options.Followed = true, true // within the term, and by another node
-	options.Full = func(bytes int64) error { return t.room.admit(int(bytes)) }
+	options.Full, options.Last = func(bytes int64) error { return t.room.admit(int(bytes)) }, t.room.last
 	if written, known := term.LastWrite(); known {
 		silence := time.Since(written)
 		options.Downtime = &silence
@@ -66,7 +66,7 @@ func (t *terms) serve(ctx context.Context, term *cluster.Term) error {
 	var b *bridge.Bridge
 	if err == nil {
 		options := t.needs.Bridge
-		options.Cluster, options.Room, options.Reserve = front.ClusterEndpoint, t.room.admit, t.room.reserve
+		options.Cluster, options.Room, options.Reserve, options.Last = front.ClusterEndpoint, t.room.admit, t.room.reserve, t.room.last
 		b, err = bridge.Start(starting, front.nc, queues, options)
 	}
 	select {

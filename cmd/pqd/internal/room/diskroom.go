@@ -37,17 +37,6 @@ func Spare(m settings.MinFree, dir string) int64 {
 	}
 }
 
-// Full says why a disk should take no new items, or nil.
-func Full(m settings.MinFree, dir string) func() error {
-	return func() error {
-		free, size, err := Free(dir)
-		if err != nil || free >= m.Of(size) {
-			return nil // /readyz reports a disk that is gone
-		}
-		return tooLittle(free, m.Of(size), "")
-	}
-}
-
 // Disk describes the disk of the store, or of this pqd's copy. nil: neither is on a disk of this machine.
 func Disk(s settings.Settings) func() *protocol.Disk {
 	dir := s.Store.Place
@@ -82,15 +71,6 @@ func onlyReserve(free, least int64, less string) error {
 // lastRoom says the same of a disk on which hardly the room of the spare file is left.
 func lastRoom(free, least int64, less string) error {
 	return fmt.Errorf("%w: so near to a full disk only remove, purge and delete are served", tooLittle(free, least, less))
-}
-
-// Exhausted says why a disk has so little free that only requests that make room should be served, or nil.
-func Exhausted(m settings.MinFree, dir string) error {
-	free, size, err := Free(dir)
-	if err != nil || free >= m.Of(size)/reservePart {
-		return nil
-	}
-	return onlyReserve(free, m.Of(size), "")
 }
 
 // diskMetrics are the numbers of the disk of the store, or of this pqd's copy.

@@ -27,6 +27,7 @@ import (
 type Store struct {
 	look   func() (free, least int64) // free bytes of the disk, less what memory has still to write; bytes that have to stay free
 	engine engine
+	spare  spareFile
 	log    *slog.Logger
 	left   atomic.Int64 // free bytes at the last look, less the bytes counted since
 	soon   atomic.Int64 // with less left the next look comes at once
@@ -38,15 +39,12 @@ type Store struct {
 	reclaimed time.Time   // when reclaim was called last
 	wasFull   bool        // at a look since then: items drained meanwhile have to be freed, too
 	refused   atomic.Bool // new items, by count, since the last look: the room is too small for them alone
-	kept      time.Time   // when the spare file was to be made last
-	spareless bool        // it could not be made then
 }
 
 // engine is an embedded store.
 type engine interface {
+	spares
 	Reclaim()
-	Spare() (has, want int64)
-	KeepSpare() error
 }
 
 const (
@@ -60,13 +58,6 @@ const (
 	// moreRoom is the part of PQ_MIN_FREE that has to be free beyond it before the store takes new items again.
 	// Otherwise it would change its mind with each file that comes and goes.
 	moreRoom = 16
-
-	// lastPart is the part of the spare file's size that is free besides when the store serves more than what ends items: below it
-	// the next flush may take the file.
-	lastPart = 4
-
-	// spareEvery is the time between attempts to make a spare file for which the disk has no room, though it says so.
-	spareEvery = time.Minute
 )
 
 // Watch makes the store refuse new items while its disk is nearly full. nil: no room has to stay
@@ -92,15 +83,16 @@ func Watch(ctx context.Context, s settings.Settings, db *local.DB, log *slog.Log
 }
 
 func newStore(look func() (free, least int64), engine engine, log *slog.Logger) *Store {
-	r := &Store{look: look, engine: engine, log: log, due: make(chan struct{}, 1)}
+	r := &Store{look: look, engine: engine, spare: spareFile{of: engine, log: log}, log: log, due: make(chan struct{}, 1)}
 	r.update()
 	return r
 }
 
 // What df counts as free, and Store does not.
 const (
-	lessUnwritten = ", less what memory has still to write there"
-	lessSpare     = " and the spare file, which is to be made"
+	lessUnwritten  = ", less what memory has still to write there"
+	lessSpare      = " and the spare file, which is to be made"
+	lessSpareAlone = ", less the spare file, which is to be made"
 )
 
 var errRoomCounted = errors.New("the disk of the store has just come near to PQ_MIN_FREE")
@@ -145,7 +137,7 @@ func (r *Store) Last() error {
 func (r *Store) update() {
 	onDisk, least := r.look()
 	held, size := r.engine.Spare()
-	free := r.keepSpare(onDisk, least, size-held)
+	free := r.spare.keep(onDisk, least)
 	less := lessUnwritten
 	if free < onDisk && size > held {
 		less += lessSpare
@@ -177,38 +169,11 @@ func (r *Store) update() {
 	}
 }
 
-// keepSpare has the spare file made when there is clearly room for what is missing of it, and returns what is free besides: as long
-// as it is not there, its room counts as taken, so that nothing else gets it.
-func (r *Store) keepSpare(free, least, missing int64) int64 {
-	if missing <= 0 {
-		r.spareless = false
-		return free
-	}
-	if r.spareless && time.Since(r.kept) < spareEvery {
-		return free
-	}
-	besides := free - missing
-	if besides < least/reservePart+least/reservePart/moreRoom {
-		return besides
-	}
-	r.kept = time.Now()
-	if err := r.engine.KeepSpare(); err != nil {
-		r.spareless = true
-		r.log.Warn("the spare file of the store cannot be made: on a full disk nothing may work, not even a purge", "error", err)
-		return free
-	}
-	r.spareless = false
-	return besides
-}
-
 // updateLast notes whether hardly the room of the spare file is left.
 func (r *Store) updateLast(free, least, size int64, less string) {
-	bound, was := size/lastPart, r.last.Load()
-	if was != nil {
-		bound *= 2
-	}
+	was := r.last.Load()
 	switch {
-	case size > 0 && free < bound:
+	case isLast(free, size, was != nil):
 		why := lastRoom(free, least, less)
 		r.last.Store(&why)
 		if was == nil {
