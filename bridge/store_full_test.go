@@ -2,12 +2,15 @@ package bridge_test
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/testenv"
 )
@@ -316,5 +319,38 @@ func TestReserveAmongPops(t *testing.T) {
 				t.Errorf("%s was answered %v", settlement, m.Header)
 			}
 		}
+	}
+}
+
+// With the last of the room a settlement that keeps its item is refused, and no other one of its transaction.
+func TestSettlementsThatKeepTheirItems(t *testing.T) {
+	t.Parallel()
+	var low atomic.Bool
+	why := func() error { return roomUnless(&low)(0) }
+	store := testenv.OpenStore(t, placed(t), fdbpq.Options{Exclusive: true, Full: func(int64) error { return why() }, Low: why})
+	c := serveStore(t, store, bridge.Options{Exclusive: true, Room: roomUnless(&low), Reserve: why})
+	acks := c.leases(6)
+	low.Store(true)
+	for i, word := range []string{"-NAK", "+BACK", "+BACK why", "+TERM"} {
+		m := c.raw(acks[i], word)
+		if code, reason := m.Header.Get("Nats-Service-Error-Code"), m.Header.Get("PQ-Reason"); code != "429" || reason != "store_full" {
+			t.Errorf("%s was answered %v, expected 429 store_full", word, m.Header)
+		}
+	}
+	bundle := fmt.Sprintf("%s -NAK\n%s\n%s +TERM\n%s", acks[0], acks[1], acks[2], acks[3])
+	lines := strings.Split(strings.TrimSpace(string(c.raw("pq.jobs.ack.bundle.settle", bundle, "PQ-Bundle", "4").Data)), "\n")
+	for i, line := range lines {
+		if refused := strings.HasPrefix(line, "-ERR 429 store_full "); refused != (i%2 == 0) || !refused && line != "+OK" {
+			t.Errorf("line %d of a bundle was answered %q", i, line)
+		}
+	}
+	low.Store(false)
+	for _, i := range []int{0, 2} {
+		if m := c.raw(acks[i], "-NAK"); m.Header.Get("Nats-Service-Error-Code") != "" {
+			t.Errorf("with room -NAK was answered %v", m.Header)
+		}
+	}
+	if info := c.info("jobs"); info.Ready != 2 || info.Leased != 2 {
+		t.Errorf("there are %+v, expected that two were given back, and that two were not settled", info)
 	}
 }

@@ -106,7 +106,7 @@ func (c *collector) add(at entry, fence int64) (added, done bool, err error) {
 	return true, len(c.items) == c.sel.Limit, nil
 }
 
-// skip skips an item past its TTL, or ends it.
+// skip skips an item past its TTL, or ends it. One that would have to be marked as dead ends the pop where no item is written again.
 func (c *collector) skip(l layout.Item) (done bool, err error) {
 	if !c.removes() {
 		return false, nil
@@ -114,6 +114,13 @@ func (c *collector) skip(l layout.Item) (done bool, err error) {
 	if c.expired == maxExpired {
 		c.stop()
 		return true, nil
+	}
+	if c.state.config.DeadLetterExpired {
+		if why := c.store.room.goesBack(); why != nil && len(c.items) == 0 {
+			return true, why
+		} else if why != nil {
+			return true, nil
+		}
 	}
 	if !c.carry(&l.Envelope, c.state.config.DeadLetterExpired) {
 		return true, nil

@@ -8,30 +8,30 @@ import (
 
 // timerWorks has the work of each kind of timers.
 var timerWorks = map[string]timerWork{
-	layout.TimerLease:   ofItem(layout.SpaceLeased, func(qtx *queueTx, l *layout.Item) error { return qtx.retries.runOut(l) }),
-	layout.TimerDelay:   ofItem(layout.SpaceDelayed, delayDue),
-	layout.TimerExpiry:  {frees: true, due: func(qtx *queueTx, t layout.Timer) error { return qtx.expiries.due(t) }},
-	layout.TimerMsgID:   {frees: true, ahead: msgIDAhead, due: func(qtx *queueTx, t layout.Timer) error { return qtx.ids.due(t) }},
-	layout.TimerPopID:   {frees: true, due: func(qtx *queueTx, t layout.Timer) error { return qtx.popIDs.due(t) }},
+	layout.TimerLease:   ofItem(noWayBack, layout.SpaceLeased, func(qtx *queueTx, l *layout.Item) error { return qtx.retries.runOut(l) }),
+	layout.TimerDelay:   ofItem(noWayBack, layout.SpaceDelayed, delayDue),
+	layout.TimerExpiry:  {due: func(qtx *queueTx, t layout.Timer) error { return qtx.expiries.due(t) }},
+	layout.TimerMsgID:   {ahead: msgIDAhead, due: func(qtx *queueTx, t layout.Timer) error { return qtx.ids.due(t) }},
+	layout.TimerPopID:   {due: func(qtx *queueTx, t layout.Timer) error { return qtx.popIDs.due(t) }},
 	layout.TimerRequest: {due: requestDue},
-	layout.TimerKeys:    {once: true, due: func(qtx *queueTx, t layout.Timer) error { return qtx.keyIndex.due(t) }},
-	layout.TimerFair:    {once: true, due: func(qtx *queueTx, t layout.Timer) error { return qtx.fairIndex.due(t) }},
+	layout.TimerKeys:    {once: true, waits: noWayBack, due: func(qtx *queueTx, t layout.Timer) error { return qtx.keyIndex.due(t) }},
+	layout.TimerFair:    {once: true, waits: noWayBack, due: func(qtx *queueTx, t layout.Timer) error { return qtx.fairIndex.due(t) }},
 	layout.TimerTokens:  {due: func(qtx *queueTx, _ layout.Timer) error { return qtx.rates.due() }},
 	layout.TimerFences:  {due: func(qtx *queueTx, _ layout.Timer) error { return qtx.fences.due() }},
-	layout.TimerBurial:  ofItem(layout.SpaceLeased, func(qtx *queueTx, l *layout.Item) error { return qtx.deadLetters.due(l) }),
-	layout.TimerResults: {frees: true, once: true, due: func(qtx *queueTx, t layout.Timer) error { return qtx.results.due(t) }},
+	layout.TimerBurial:  ofItem(noBurials, layout.SpaceLeased, func(qtx *queueTx, l *layout.Item) error { return qtx.deadLetters.due(l) }),
+	layout.TimerResults: {once: true, due: func(qtx *queueTx, t layout.Timer) error { return qtx.results.due(t) }},
 }
 
 // timerWork is the work of timers that fall due.
 type timerWork struct {
 	ahead func(layout.Timer) []byte          // a row that the work reads, if it is known before
 	due   func(*queueTx, layout.Timer) error // a timer of a generation that is over has no work
-	frees bool                               // the work ends more rows than it makes
 	once  bool                               // timers of the same id have the same work, however many are due
+	waits shortage                           // the least in which it waits; roomy: it does not
 }
 
 // ofItem is the work of the timer that ends the state of an item. The item may have another state meanwhile, and another timer.
-func ofItem(space string, work func(*queueTx, *layout.Item) error) timerWork {
+func ofItem(waits shortage, space string, work func(*queueTx, *layout.Item) error) timerWork {
 	due := func(qtx *queueTx, t layout.Timer) error {
 		row, err := qtx.tx.Get(qtx.key(space, t.Place))
 		if err != nil || row == nil {
@@ -47,7 +47,7 @@ func ofItem(space string, work func(*queueTx, *layout.Item) error) timerWork {
 	ahead := func(t layout.Timer) []byte {
 		return t.Place.Append(layout.GenerationPrefix(space, t.Queue, t.Generation))
 	}
-	return timerWork{ahead: ahead, due: due}
+	return timerWork{ahead: ahead, due: due, waits: waits}
 }
 
 func msgIDAhead(t layout.Timer) []byte { return msgIDRow(t.Queue, t.ID) }

@@ -16,6 +16,7 @@ import (
 type crowded struct {
 	*fixture
 	why     error // why there is none
+	low     error // why no item is written again
 	counted int64 // bytes that were written again
 }
 
@@ -33,6 +34,7 @@ func (c *crowded) options(skew time.Duration) fdbpq.Options {
 		}
 		return c.why
 	}
+	options.Low = func() error { return c.low }
 	return options
 }
 

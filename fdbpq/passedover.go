@@ -11,8 +11,7 @@ import (
 
 // A queue that only a later program serves has timers, and may have kinds of them that this program does not know. They stay, and
 // there may be many: so this process remembers up to which key there are no others. It looks at them again after a while, because
-// the queue may be deleted, and made again in a format that it knows. The same holds for timers of items that are dead, and wait for
-// room, and for nearly all timers while hardly any room is left.
+// the queue may be deleted, and made again in a format that it knows. The same holds for timers whose work waits for room.
 
 const (
 	// passedFor is how long a timer has been due before this process may remember it. No transaction takes so long, so none sets
@@ -26,8 +25,7 @@ const (
 // passedOver are timers that a sweep has passed over.
 type passedOver struct {
 	queues inside.Passed // whose they are, of those for a later program
-	dying  bool          // deaths that wait for room are among them
-	late   bool          // timers that wait until more than hardly any room is left are among them
+	short  shortage      // the greatest that one of them waits for to end
 	behind []byte        // the last of them that may be remembered
 }
 
@@ -42,8 +40,7 @@ func (p *passedOver) add(key []byte, t layout.Timer, at int64) {
 type passedTimers struct {
 	mu     sync.Mutex
 	behind []byte        // all timers up to this key; nil: none
-	dying  bool          // deaths that wait for room are among them
-	late   bool          // timers that wait until more than hardly any room is left are among them
+	short  shortage      // the greatest that one of them waits for to end
 	since  time.Duration // by the process's clock
 }
 
@@ -57,16 +54,15 @@ func (p *passedTimers) note(over passedOver, now time.Duration) {
 	if p.behind == nil {
 		p.since = now
 	}
-	p.behind, p.dying, p.late = over.behind, p.dying || over.dying, p.late || over.late
+	p.behind, p.short = over.behind, max(p.short, over.short)
 }
 
-// last returns the last of the timers with which a sweep need not begin, nil without any, and whether some of these wait for room.
-// buries says that dead items need not wait, frees that all waits that frees no room.
-func (p *passedTimers) last(now time.Duration, buries, frees bool) (behind []byte, waits bool) {
+// last returns the last of the timers with which a sweep need not begin, nil without any, and for which shortage's end they wait.
+func (p *passedTimers) last(now time.Duration, short shortage) (behind []byte, waits shortage) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.behind != nil && (now-p.since >= passedAgain || p.dying && buries || p.late && !frees) {
-		p.behind, p.dying, p.late = nil, false, false
+	if p.behind != nil && (now-p.since >= passedAgain || p.short > short) {
+		p.behind, p.short = nil, roomy
 	}
-	return slices.Clone(p.behind), p.dying || p.late
+	return slices.Clone(p.behind), p.short
 }

@@ -10,6 +10,9 @@ import (
 // the store empties, and does not make the store grow: an item remembers no further attempts and no further reasons,
 // and new message and pop ids take spareBytes at most. A death writes the content of the item again, into the dead-letter queue,
 // and what it had before becomes free later: where there is no room for that, the item waits in its queue, dead.
+//
+// What an item has in its own row is written again with each lease and at the end of each, so many items that go back at once take
+// room, too. What is left at last is for what writes no item again: acknowledgements, pops for good, removes, purges and deletions.
 
 // ErrNoRoom: the store has no room to grow.
 var ErrNoRoom = errors.New("the store is full")
@@ -21,7 +24,7 @@ const spareBytes = 4 << 20
 // room is whether the store may grow.
 type room struct {
 	why   func(bytes int64) error // Options.Full
-	last  func() error            // Options.Last
+	low   func() error            // Options.Low
 	most  int64                   // spareBytes
 	spare atomic.Int64            // bytes that ids have taken since the store has no room
 
@@ -53,8 +56,36 @@ func (r *room) full() error {
 // again.
 func (r *room) take(bytes int64) bool { return r.why == nil || r.why(bytes) == nil }
 
-// frees reports whether sweeps do only what frees room.
-func (r *room) frees() bool { return r.last != nil && r.last() != nil }
+// goesBack is the reason why no item may be written again, nil while one may.
+func (r *room) goesBack() error {
+	if r.low == nil {
+		return nil
+	}
+	if why := r.low(); why != nil {
+		return fmt.Errorf("%w: %w", ErrNoRoom, why)
+	}
+	return nil
+}
+
+// shortage is how little room the store has.
+func (r *room) shortage() shortage {
+	switch {
+	case r.goesBack() != nil:
+		return noWayBack
+	case r.full() != nil:
+		return noBurials
+	}
+	return roomy
+}
+
+// shortage is what a store without room puts off.
+type shortage int
+
+const (
+	roomy     shortage = iota
+	noBurials          // dead items wait
+	noWayBack          // and so do leases that have run out, and delays that are over
+)
 
 // ids is the reason why the store may not remember an id, nil while it may. A transaction that runs again counts again.
 func (r *room) ids(id string) error {

@@ -19,7 +19,8 @@ type Settled struct {
 
 // Ack deletes the item. It also works when the lease has run out and the item was not
 // popped since; tokens of a rate that came back are then taken again. All settlements return
-// *LostError for a lost lease, without effect.
+// *LostError for a lost lease, without effect. All others return ErrNoRoom, without effect, where only the last of the room is left
+// (see Options.Low), unless the item leaves its queue.
 func (q Queue) Ack(tx kv.Tx, lease Lease) (Settled, error) { return q.AckWith(tx, lease, nil) }
 
 // AckWith is Ack with the result of the item's work, which the queue keeps if the push of the item has asked for it, and Settled says
@@ -50,6 +51,9 @@ func (q Queue) Nack(tx kv.Tx, lease Lease, nack Nack) (Settled, error) {
 		return Settled{}, err
 	}
 	return q.settle(tx, lease, whileItLasts, func(qtx *queueTx, l *layout.Item) error {
+		if err := qtx.store.room.goesBack(); err != nil {
+			return err
+		}
 		_, err := qtx.retries.endLease(l, ending{outcome: OutcomeNack, reason: nack.Reason, delay: nack.Delay})
 		return err
 	})
@@ -60,6 +64,9 @@ func (q Queue) Nack(tx kv.Tx, lease Lease, nack Nack) (Settled, error) {
 // the item: no attempt is recorded, and the tokens of a rate come back.
 func (q Queue) GiveBack(tx kv.Tx, lease Lease, reason string) (Settled, error) {
 	return q.settle(tx, lease, whileItLasts, func(qtx *queueTx, l *layout.Item) error {
+		if err := qtx.store.room.goesBack(); err != nil {
+			return err
+		}
 		_, err := qtx.retries.endLease(l, ending{outcome: OutcomeBack, reason: reason, unused: reason == ""})
 		return err
 	})
@@ -163,6 +170,9 @@ func (q Queue) settle(tx kv.Tx, lease Lease, when validity, fn func(*queueTx, *l
 // lease, another answer may have arrived, so only the last report has an effect.
 func (q Queue) Return(tx kv.Tx, lease Lease) (Settled, error) {
 	return q.settle(tx, lease, whileItLasts, func(qtx *queueTx, l *layout.Item) error {
+		if err := qtx.store.room.goesBack(); err != nil {
+			return err
+		}
 		if l.ExtraAnswers > 0 {
 			fewer := *l
 			fewer.ExtraAnswers--
@@ -184,6 +194,9 @@ func (q Queue) Terminate(tx kv.Tx, lease Lease, reason string) (Settled, error) 
 	}
 	reason = cmp.Or(said, DeadTerminated)
 	return q.settle(tx, lease, untilTakenAgain, func(qtx *queueTx, l *layout.Item) error {
+		if err := qtx.store.room.goesBack(); err != nil && !l.IsDead() {
+			return err
+		}
 		if l.State == layout.StateLeased {
 			now, err := qtx.now()
 			if err != nil {
@@ -213,6 +226,9 @@ func (q Queue) Extend(tx kv.Tx, lease Lease, d time.Duration) (Settled, error) {
 	}
 	var extended *Lease
 	settled, err := q.settle(tx, lease, whileItLasts, func(qtx *queueTx, l *layout.Item) error {
+		if err := qtx.store.room.goesBack(); err != nil {
+			return err
+		}
 		now, err := qtx.now()
 		if err != nil {
 			return err

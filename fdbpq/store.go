@@ -51,9 +51,9 @@ type Options struct {
 	// by [Queue.Full]. A store without this function always has room.
 	Full func(bytes int64) error
 
-	// Last returns the reason why hardly any room is left, nil while there is more. Then sweeps do only what frees room: items whose
-	// TTL is over, ids and results that are forgotten. All other timers wait. A store without this function always has room.
-	Last func() error
+	// Low returns the reason why only the last of the room is left, nil while there is more. Then no item is written again: a
+	// settlement that would keep its item in the queue is ErrNoRoom, and leases that run out and delays that are over wait.
+	Low func() error
 
 	// Followed says that another process may take over from this one at any moment, with its
 	// Downtime. So each transaction that writes anything writes store time, too, and the other
@@ -106,7 +106,7 @@ func Open(ctx context.Context, db kv.DB, options Options) (*Store, error) {
 	}
 	clocks := storetime.Clocks{Wall: options.Wall, Elapsed: options.Elapsed, Wait: options.Wait}
 	s.inside.Clock = storetime.New(layout.Row(layout.SpaceTime), layout.Row(layout.SpaceWall), clocks)
-	s.room.why, s.room.last, s.room.most = options.Full, options.Last, spareBytes
+	s.room.why, s.room.low, s.room.most = options.Full, options.Low, spareBytes
 	if s.inside.DB = db; options.Followed {
 		s.inside.DB = s.inside.Clock.Stamp(db)
 	}

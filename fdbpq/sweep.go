@@ -29,7 +29,7 @@ type Swept struct {
 	Busy   bool          // another process sweeps
 	Found  Found         // keys whose rows it wrote
 	goesOn bool          // it did a part of a long work, and the next part is due
-	passed passedOver    // timers of queues that only a later program serves, and of deaths that wait for room
+	passed passedOver    // timers of queues that only a later program serves, and of what waits for room
 }
 
 // Sweep does the work of due timers in one bounded transaction: it ends leases that
@@ -79,8 +79,7 @@ type sweep struct {
 	at     int64 // store time
 	txSize int
 	did    map[layout.Timer]bool // works that it does once, whenever they were due
-	buries bool                  // dead items need not wait, until there is no room any more
-	frees  bool                  // only what frees room need not wait
+	short  shortage              // the greatest of this sweep
 	swept  Swept
 }
 
@@ -89,9 +88,9 @@ func (w *sweep) run() (Swept, error) {
 	if w.at, err = w.now(); err != nil {
 		return Swept{}, err
 	}
-	w.buries, w.frees = w.store.room.full() == nil, w.store.room.frees()
+	w.short = w.store.room.shortage()
 	begin, end := tuple.Range(layout.Row(layout.SpaceTimer))
-	behind, waits := w.store.passedOver.last(w.store.inside.Clock.Elapsed(), w.buries, w.frees)
+	behind, waits := w.store.passedOver.last(w.store.inside.Clock.Elapsed(), w.short)
 	if behind != nil {
 		begin = append(behind, 0)
 	}
@@ -114,7 +113,7 @@ func (w *sweep) run() (Swept, error) {
 			begin = append(timers[most-1].Key, 0)
 		}
 	}
-	if waits = waits || w.swept.passed.dying || w.swept.passed.late; waits && (w.swept.Next == 0 || w.swept.Next > lookForRoom) {
+	if waits = max(waits, w.swept.passed.short); waits != roomy && (w.swept.Next == 0 || w.swept.Next > lookForRoom) {
 		w.swept.Next = lookForRoom
 	}
 	if w.swept.passed.queues != nil && w.swept.Timers > 0 {
@@ -147,13 +146,8 @@ func (w *sweep) runPage(timers []kv.Pair) (goesOn bool, err error) {
 		if err = cmp.Or(err, unread); err != nil {
 			return false, damage.Of(pair.Key, t.Queue, err)
 		}
-		if w.frees && !timerWorks[t.Kind].frees {
-			w.swept.passed.late = true
-			w.swept.passed.add(pair.Key, t, w.at)
-			continue
-		}
-		if w.waits(qtx, t) {
-			w.swept.passed.dying = true
+		if needs := roomOf(qtx, t); w.waits(needs) {
+			w.swept.passed.short = max(w.swept.passed.short, needs)
 			w.swept.passed.add(pair.Key, t, w.at)
 			continue
 		}
@@ -180,14 +174,24 @@ func (w *sweep) runPage(timers []kv.Pair) (goesOn bool, err error) {
 	return true, nil
 }
 
-// waits reports whether a timer is of a death that waits for room. An item that outlives its TTL need not even be marked as dead: no
-// pop hands it out.
-func (w *sweep) waits(qtx *queueTx, t layout.Timer) bool {
-	if t.Kind != layout.TimerBurial && !(t.Kind == layout.TimerExpiry && qtx.state.config.DeadLetterExpired) {
-		return false
+// roomOf is the least shortage in which the work of a timer waits, roomy for one that does not. An item that outlives its TTL need not
+// even be marked as dead: no pop hands it out.
+func roomOf(qtx *queueTx, t layout.Timer) shortage {
+	switch {
+	case t.Kind == layout.TimerExpiry && qtx.state.config.DeadLetterExpired:
+		return noBurials
+	case t.Kind == layout.TimerExpiry:
+		return roomy
 	}
-	w.buries = w.buries && w.store.room.full() == nil
-	return !w.buries
+	return timerWorks[t.Kind].waits
+}
+
+// waits reports whether work that needs room waits.
+func (w *sweep) waits(needs shortage) bool {
+	if needs == noBurials && w.short == roomy { // each dead letter counts
+		w.short = w.store.room.shortage()
+	}
+	return needs != roomy && needs <= w.short
 }
 
 // served returns a queue, or an [ErrFormat] if only a later program serves it.

@@ -236,7 +236,7 @@ func (d *daemon) startStore(ctx context.Context, started *process.Parts) error {
 	}
 	options := store.Options(d.settings)
 	if d.room != nil {
-		options.Full, options.Last = func(bytes int64) error { return d.room.Admit(int(bytes)) }, d.room.Last
+		options.Full, options.Low = func(bytes int64) error { return d.room.Admit(int(bytes)) }, d.room.Low
 	}
 	if d.store, err = fdbpq.Open(ctx, db, options); err != nil {
 		return fmt.Errorf("PQ_STORE=%s: %w", d.settings.Store, err)

@@ -82,8 +82,8 @@ func (s *Settlement) openBundle(wr *codec.Wire, size []string) *failure.Failure 
 	return nil
 }
 
-// Apply settles the lease within a transaction. A lost lease is an answer, and so is a missing dead-letter queue;
-// any other error ends the transaction.
+// Apply settles the lease within a transaction. A lost lease is an answer, and so are a missing dead-letter queue and a store without
+// room for the item to stay; any other error ends the transaction.
 func (s *Settlement) Apply(at *desk.ChangeTx) ([]fdbpq.Event, error) {
 	var done fdbpq.Settled
 	var err error
@@ -102,7 +102,7 @@ func (s *Settlement) Apply(at *desk.ChangeTx) ([]fdbpq.Event, error) {
 		done, err = at.Queue.Return(at.Tx, s.Lease)
 	}
 	var lost *fdbpq.LostError
-	if errors.As(err, &lost) || errors.Is(err, fdbpq.ErrNoDeadLetterQueue) {
+	if errors.As(err, &lost) || errors.Is(err, fdbpq.ErrNoDeadLetterQueue) || errors.Is(err, fdbpq.ErrNoRoom) {
 		s.Failure = failure.Explain(err)
 		return nil, nil
 	}

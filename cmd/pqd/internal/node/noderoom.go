@@ -37,6 +37,14 @@ func (r nodeRoom) reserve() error {
 	return r.copy.Exhausted()
 }
 
+// low says why no item is written again, or nil.
+func (r nodeRoom) low() error {
+	if r.db.DiskFull() == nil {
+		return nil
+	}
+	return r.copy.Low()
+}
+
 // last says why only requests that end items are served, or nil.
 func (r nodeRoom) last() error {
 	if r.db.DiskFull() == nil {

@@ -56,7 +56,7 @@ func (t *terms) serve(ctx context.Context, term *cluster.Term) error {
 	defer cancel()
 	options := store.Options(t.needs.Settings)
 	options.Exclusive, options.Followed = true, true // within the term, and by another node
-	options.Full, options.Last = func(bytes int64) error { return t.room.admit(int(bytes)) }, t.room.last
+	options.Full, options.Low = func(bytes int64) error { return t.room.admit(int(bytes)) }, t.room.low
 	if written, known := term.LastWrite(); known {
 		silence := time.Since(written)
 		options.Downtime = &silence

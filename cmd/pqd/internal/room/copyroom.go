@@ -98,12 +98,18 @@ func (c *Copy) noteLast(s *spareFile, free, least int64, less string) {
 }
 
 // Exhausted says why a disk has so little free that only requests that make room should be served, or nil. It looks at the disk.
-func (c *Copy) Exhausted() error {
+func (c *Copy) Exhausted() error { return c.below(reservePart, onlyReserve) }
+
+// Low says why a disk has so little free that no item should be written again, or nil. It looks at the disk.
+func (c *Copy) Low() error { return c.below(lowPart, halfReserve) }
+
+// below says why less than a part of PQ_MIN_FREE is free, or nil.
+func (c *Copy) below(part int64, why func(free, least int64, less string) error) error {
 	free, least, err := c.look()
-	if free -= c.owed.Load(); err != nil || free >= least/reservePart {
+	if free -= c.owed.Load(); err != nil || free >= least/part {
 		return nil
 	}
-	return onlyReserve(free, least, "")
+	return why(free, least, "")
 }
 
 // Last says why only what ends items should be served, or nil.

@@ -47,6 +47,11 @@ func TestSpareFileOfCopy(t *testing.T) {
 		look(10_000, false, false, false, 0)
 		look(least-1, true, false, false, 0)
 		look(least/2-1, true, true, false, 0)
+		for bytes, is := range map[int64]bool{least / 4: false, least/4 - 1: true} {
+			if free.Store(bytes); c.Low() != nil != is {
+				t.Errorf("with %d bytes free: %v", bytes, c.Low())
+			}
+		}
 		look(0, true, true, false, 0)
 		c.Of(e)
 		look(10_000, false, false, false, want)

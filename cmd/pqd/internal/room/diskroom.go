@@ -68,6 +68,14 @@ func onlyReserve(free, least int64, less string) error {
 	return fmt.Errorf("%w: below half of that only pops for good, acknowledgements, -NAK, +BACK, +TERM, remove, purge and delete are served", tooLittle(free, least, less))
 }
 
+// lowPart is the part of PQ_MIN_FREE below which no item is written again.
+const lowPart = 4
+
+// halfReserve says the same of a disk of which half of the reserve is left.
+func halfReserve(free, least int64, less string) error {
+	return fmt.Errorf("%w: below a quarter of that no item returns to its queue, and -NAK, +BACK, +TERM and +WPI are refused", tooLittle(free, least, less))
+}
+
 // lastRoom says the same of a disk on which hardly the room of the spare file is left.
 func lastRoom(free, least int64, less string) error {
 	return fmt.Errorf("%w: so near to a full disk only remove, purge and delete are served", tooLittle(free, least, less))

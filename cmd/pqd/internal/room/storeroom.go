@@ -19,7 +19,8 @@ import (
 // free the space of drained and purged items: without pushes nothing else would do so soon.
 //
 // Half of PQ_MIN_FREE is the reserve. While no more is free, the store serves only what makes room: leases and changes
-// without end can neither take it nor keep the store from freeing space.
+// without end can neither take it nor keep the store from freeing space. Below half of the reserve the store writes no item again:
+// many leases that end at once would take the rest faster than compactions give it back.
 //
 // Beside all that the store has a spare file, which it gives up when a write finds no room. Store has it made again before anything
 // else gets that room. While hardly more than that is free, the store serves only what ends items, many or one, and nothing else:
@@ -31,10 +32,13 @@ type Store struct {
 	log    *slog.Logger
 	left   atomic.Int64 // free bytes at the last look, less the bytes counted since
 	soon   atomic.Int64 // with less left the next look comes at once
-	full   atomic.Pointer[error]
-	low    atomic.Pointer[error] // the reserve alone is left
-	last   atomic.Pointer[error] // not even that
 	due    chan struct{}
+
+	// Why there is too little room, from much to hardly any.
+	full    atomic.Pointer[error]
+	reserve atomic.Pointer[error] // the reserve alone is left
+	low     atomic.Pointer[error] // half of it
+	last    atomic.Pointer[error] // hardly more than the spare file
 
 	reclaimed time.Time   // when reclaim was called last
 	wasFull   bool        // at a look since then: items drained meanwhile have to be freed, too
@@ -119,13 +123,21 @@ func (r *Store) Admit(bytes int) error {
 
 // Reserve says why the store serves only what makes room, or nil.
 func (r *Store) Reserve() error {
+	if why := r.reserve.Load(); why != nil {
+		return *why
+	}
+	return nil
+}
+
+// Low says why the store writes no item again, or nil.
+func (r *Store) Low() error {
 	if why := r.low.Load(); why != nil {
 		return *why
 	}
 	return nil
 }
 
-// Last says why the store serves only what ends items, and otherwise does only what frees room, or nil.
+// Last says why the store serves only what ends items, or nil.
 func (r *Store) Last() error {
 	if why := r.last.Load(); why != nil {
 		return *why
@@ -144,6 +156,7 @@ func (r *Store) update() {
 	}
 	r.updateLast(free, least, size, less)
 	r.updateReserve(free, least, less)
+	r.updateLow(free, least, less)
 	r.soon.Store((free - least) / 2)
 	r.left.Store(free - least)
 	was := r.full.Load()
@@ -187,20 +200,39 @@ func (r *Store) updateLast(free, least, size int64, less string) {
 
 // updateReserve notes whether the reserve alone is left.
 func (r *Store) updateReserve(free, least int64, less string) {
-	reserve, was := least/reservePart, r.low.Load()
+	reserve, was := least/reservePart, r.reserve.Load()
 	if was != nil {
 		reserve += reserve / moreRoom
 	}
 	switch {
 	case free < reserve:
 		why := onlyReserve(free, least, less)
-		r.low.Store(&why)
+		r.reserve.Store(&why)
 		if was == nil {
 			r.log.Error("the disk of the store is full: only requests that make room are served", "why", why)
 		}
 	case was != nil:
-		r.low.Store(nil)
+		r.reserve.Store(nil)
 		r.log.Info("the disk of the store has room for leases and changes again")
+	}
+}
+
+// updateLow notes whether no item is written again.
+func (r *Store) updateLow(free, least int64, less string) {
+	bound, was := least/lowPart, r.low.Load()
+	if was != nil {
+		bound += bound / moreRoom
+	}
+	switch {
+	case free < bound:
+		why := halfReserve(free, least, less)
+		r.low.Store(&why)
+		if was == nil {
+			r.log.Error("the disk of the store is full: items do not return to their queues", "why", why)
+		}
+	case was != nil:
+		r.low.Store(nil)
+		r.log.Info("the disk of the store has room for items that return to their queues again")
 	}
 }
 

@@ -88,6 +88,16 @@ func TestStoreRoom(t *testing.T) {
 		low(true)
 		free.Add(1)
 		low(false)
+		for _, step := range []struct {
+			free int64
+			low  bool
+		}{{least / 4, false}, {least/4 - 1, true}, {least/4 + least/4/moreRoom - 1, true}, {least/4 + least/4/moreRoom, false}} {
+			free.Store(step.free)
+			look(fullEvery, 1)
+			if why := r.Low(); (why != nil) != step.low || step.low && !strings.Contains(why.Error(), "below a quarter of that no item returns") {
+				t.Errorf("with %d free items do not return: %v", step.free, why)
+			}
+		}
 		reclaimed.Store(0)
 		free.Store(0)
 		look(2*reclaimEvery, int(2*reclaimEvery/fullEvery))
