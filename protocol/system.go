@@ -68,6 +68,9 @@ type Disk struct {
 	Free    int64 `json:"free"` // how many bytes pqd may still write
 	Size    int64 `json:"size"`
 	MinFree int64 `json:"min_free"` // with less free than this the store takes no new items; 0: it always does
+
+	// EndsOnly: hardly any room is left, so only requests that end items are served.
+	EndsOnly bool `json:"ends_only,omitempty"`
 }
 
 // Tenant says what a tenant has, and what its quotas are.

@@ -940,7 +940,7 @@ export interface System {
   uptime: number;
   damage?: string[];
   /** Bytes, where the store is; with less than `min_free` it takes no new items. */
-  disk?: { free: number; size: number; min_free: number };
+  disk?: { free: number; size: number; min_free: number; ends_only?: boolean };
   cluster?: unknown;
 }
 

@@ -343,6 +343,7 @@ func (d *daemon) bridgeOptions(tracer trace.Tracer) bridge.Options {
 		Remotes:       d.remotes.known,
 	}
 	if d.room != nil {
+		options.Disk = room.DiskWith(options.Disk, d.room.Last)
 		options.Room, options.Reserve, options.Last = d.room.Admit, d.room.Reserve, d.room.Last
 	}
 	if d.settings.Tenants != "" {

@@ -208,12 +208,16 @@ class _System(TypedDict):
     uptime: float
 
 
-class Disk(TypedDict):
-    """The room where the store is, in bytes. With less than min_free it takes no new items."""
-
+class _Disk(TypedDict):
     free: int
     size: int
     min_free: int
+
+
+class Disk(_Disk, total=False):
+    """The room where the store is, in bytes. With less than min_free it takes no new items."""
+
+    ends_only: bool
 
 
 class System(_System, total=False):

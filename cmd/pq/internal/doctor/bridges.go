@@ -98,6 +98,8 @@ func (d *doctor) disk(disk *client.Disk) {
 	}
 	text := fmt.Sprintf("%s of %s are free where the store is", show.LimitSize(disk.Free), show.LimitSize(disk.Size))
 	switch {
+	case disk.EndsOnly:
+		d.note(bad, "disk", "%s, so only remove, purge and delete are served: purge queues, or make room at once", text)
 	case disk.Free < disk.MinFree:
 		d.note(bad, "disk", "%s, and %s are to stay free (PQ_MIN_FREE), so pushes are refused: make room", text, show.LimitSize(disk.MinFree))
 	case float64(disk.Free) < littleFree*float64(disk.Size):

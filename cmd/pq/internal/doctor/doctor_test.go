@@ -73,6 +73,7 @@ func TestDoctorTellsTheRoom(t *testing.T) {
 		{&client.Disk{Free: 300 << 30, Size: 1 << 40, MinFree: 1 << 30}, "ok    disk         300 GiB of 1 TiB are free where the store is\n"},
 		{&client.Disk{Free: 100 << 30, Size: 1 << 40, MinFree: 100 << 30}, "warn  disk         100 GiB of 1 TiB are free"},
 		{&client.Disk{Free: 0, Size: 96 << 20}, "warn  disk         0 B of 96 MiB are free"},
+		{&client.Disk{Free: 1 << 20, Size: 96 << 20, MinFree: 12 << 20, EndsOnly: true}, "FAIL  disk         1 MiB of 96 MiB are free where the store is, so only remove, purge and delete are served"},
 		{&client.Disk{Free: 11 << 20, Size: 96 << 20, MinFree: 12 << 20}, "FAIL  disk         11 MiB of 96 MiB are free where the store is, and 12 MiB are to stay free (PQ_MIN_FREE), so pushes are refused"},
 	} {
 		var out strings.Builder

@@ -38,6 +38,7 @@ func (n nodeMetrics) Collect(metrics chan<- prometheus.Metric) {
 		metrics <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(value))
 	}
 	metrics <- store.DamagedFiles(len(n.db.Damage()))
+	metrics <- store.SpareFile(n.db.Spare())
 	store.Counters(metrics, map[*prometheus.Desc]uint64{clusterAppends: s.Appends, clusterTakeovers: s.Takeovers})
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/bridge"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/process"
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/room"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/store"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster"
@@ -66,6 +67,7 @@ func (t *terms) serve(ctx context.Context, term *cluster.Term) error {
 	var b *bridge.Bridge
 	if err == nil {
 		options := t.needs.Bridge
+		options.Disk = room.DiskWith(options.Disk, t.room.last)
 		options.Cluster, options.Room, options.Reserve, options.Last = front.ClusterEndpoint, t.room.admit, t.room.reserve, t.room.last
 		b, err = bridge.Start(starting, front.nc, queues, options)
 	}

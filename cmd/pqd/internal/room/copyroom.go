@@ -1,6 +1,7 @@
 package room
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"log/slog"
@@ -109,7 +110,7 @@ func (c *Copy) below(part int64, why func(free, least int64, less string) error)
 	if free -= c.owed.Load(); err != nil || free >= least/part {
 		return nil
 	}
-	return why(free, least, "")
+	return cmp.Or(c.Last(), why(free, least, ""))
 }
 
 // Last says why only what ends items should be served, or nil.

@@ -62,7 +62,7 @@ func TestSpareFileOfCopy(t *testing.T) {
 			t.Errorf("%d bytes are free then", n)
 		}
 		look(free.Load(), true, true, true, 0)
-		if why := c.Last(); !strings.Contains(why.Error(), "less the spare file, which is to be made, and") || !strings.Contains(why.Error(), "only remove, purge and delete are served") {
+		if why := c.Exhausted(); why != c.Last() || !strings.Contains(why.Error(), "less the spare file, which is to be made, and") || !strings.Contains(why.Error(), "only remove, purge and delete are served") {
 			t.Error(why)
 		}
 		look(want+2*want/lastPart-1, true, true, true, 0)

@@ -55,13 +55,33 @@ func Disk(s settings.Settings) func() *protocol.Disk {
 	}
 }
 
+// DiskWith describes a disk as another function does, and says when only requests that end items are served.
+func DiskWith(disk func() *protocol.Disk, last func() error) func() *protocol.Disk {
+	if disk == nil {
+		return nil
+	}
+	return func() *protocol.Disk {
+		d := disk()
+		if d != nil {
+			d.EndsOnly = last() != nil
+		}
+		return d
+	}
+}
+
 // tooLittle says how much is free; less names the part that df counts as free.
 func tooLittle(free, least int64, less string) error {
 	return fmt.Errorf("%d MiB are free on the disk of the store%s, and %d MiB are to stay free (PQ_MIN_FREE)", max(free, 0)>>20, less, least>>20)
 }
 
-// reservePart is the part of PQ_MIN_FREE that is the reserve.
-const reservePart = 2
+const (
+	// reservePart is the part of PQ_MIN_FREE that is the reserve.
+	reservePart = 2
+
+	// moreRoom is the part of PQ_MIN_FREE that has to be free beyond it before the store takes new items again.
+	// Otherwise it would change its mind with each file that comes and goes.
+	moreRoom = 16
+)
 
 // onlyReserve says the same of a disk of which the reserve alone is left.
 func onlyReserve(free, least int64, less string) error {

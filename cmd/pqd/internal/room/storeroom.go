@@ -1,6 +1,7 @@
 package room
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -58,10 +59,6 @@ const (
 
 	// reclaimEvery is the time between calls of reclaim: each makes the store compact tables.
 	reclaimEvery = 3 * time.Second
-
-	// moreRoom is the part of PQ_MIN_FREE that has to be free beyond it before the store takes new items again.
-	// Otherwise it would change its mind with each file that comes and goes.
-	moreRoom = 16
 )
 
 // Watch makes the store refuse new items while its disk is nearly full. nil: no room has to stay
@@ -124,7 +121,7 @@ func (r *Store) Admit(bytes int) error {
 // Reserve says why the store serves only what makes room, or nil.
 func (r *Store) Reserve() error {
 	if why := r.reserve.Load(); why != nil {
-		return *why
+		return cmp.Or(r.Last(), *why)
 	}
 	return nil
 }
@@ -132,12 +129,12 @@ func (r *Store) Reserve() error {
 // Low says why the store writes no item again, or nil.
 func (r *Store) Low() error {
 	if why := r.low.Load(); why != nil {
-		return *why
+		return cmp.Or(r.Last(), *why)
 	}
 	return nil
 }
 
-// Last says why the store serves only what ends items, or nil.
+// Last says why the store serves only what ends items, or nil. Then Reserve says so, too.
 func (r *Store) Last() error {
 	if why := r.last.Load(); why != nil {
 		return *why

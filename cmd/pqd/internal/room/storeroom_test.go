@@ -173,7 +173,7 @@ func TestSpareFileOfStore(t *testing.T) {
 		look(least+100, false, false, false, want)
 		look(want/lastPart, true, true, false, want)
 		look(want/lastPart-1, true, true, true, want)
-		if why := r.Last(); !strings.Contains(why.Error(), "only remove, purge and delete are served") || strings.Contains(why.Error(), "spare file") {
+		if why := r.Reserve(); why != r.Last() || !strings.Contains(why.Error(), "only remove, purge and delete are served") || strings.Contains(why.Error(), "spare file") {
 			t.Error(why)
 		}
 		reclaimed.Store(0)

@@ -104,6 +104,7 @@ var (
 	storeTooOld    = prometheus.NewDesc("pq_store_too_old_total", "Transactions run again because they took too long.", nil, nil)
 	storeGaps      = prometheus.NewDesc("pq_store_known_gaps", "Ranges of keys remembered to be empty.", nil, nil)
 	storeBytes     = prometheus.NewDesc("pq_store_disk_bytes", "Disk space that the store's files take.", nil, nil)
+	storeSpare     = prometheus.NewDesc("pq_store_spare_bytes", "Bytes of the spare file of the store, or of this pqd's copy: 0 after it was given up.", nil, nil)
 )
 
 func (m localMetrics) Describe(descs chan<- *prometheus.Desc) { prometheus.DescribeByCollect(m, descs) }
@@ -117,6 +118,12 @@ func (m localMetrics) Collect(metrics chan<- prometheus.Metric) {
 	metrics <- DamagedFiles(len(m.db.Damage()))
 	metrics <- prometheus.MustNewConstMetric(storeGaps, prometheus.GaugeValue, float64(n.Gaps))
 	metrics <- prometheus.MustNewConstMetric(storeBytes, prometheus.GaugeValue, float64(n.DiskBytes))
+	metrics <- SpareFile(m.db.Spare())
+}
+
+// SpareFile is the metric of a spare file that has so many of the bytes that it is to have.
+func SpareFile(has, _ int64) prometheus.Metric {
+	return prometheus.MustNewConstMetric(storeSpare, prometheus.GaugeValue, float64(has))
 }
 
 // Counters sends counters to Prometheus.
