@@ -29,7 +29,7 @@ func recordNodes(t *testing.T, steps, padding int) *recordedNodes {
 		d := disk.Mount(t, recorder.Now)
 		disks, dirs = append(disks, d), append(dirs, filepath.Join(d.Dir, "made", "by pqd"))
 	}
-	r.nodes = testenv.NewNodesIn(t, dirs)
+	r.nodes = testenv.NewNodesIn(t, dirs, smallSpare)
 	x := &pqd.NodeFaults{Nodes: r.nodes, Random: r.random}
 	r.work(t, r.nodes.URL(), recorder, steps, padding, []func(){
 		func() { x.Happen(t, "SIGKILL of the active node") },

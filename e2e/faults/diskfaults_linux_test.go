@@ -163,7 +163,7 @@ func TestDiskFaults(t *testing.T) {
 			d := disk.Mount(t, func() time.Duration { return time.Since(began) })
 			b := &badDisk{disk: d, Campaign: &pqd.Campaign{Random: random, Faults: faults}}
 			store := filepath.Join(d.Dir, "store")
-			b.Process = testenv.Daemon(t, "PQ_STORE=local:"+store)
+			b.Process = testenv.Daemon(t, "PQ_STORE=local:"+store, smallSpare)
 			b.URL, b.Campaign.Fault = b.Process.URL, b.fail
 			b.alive = b.Process.Connect(t, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
 			done += b.Long(t, "jobs", 8, 250, b.Moments(10, 8*250)...)

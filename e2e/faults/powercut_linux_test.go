@@ -38,12 +38,15 @@ type recorded struct {
 
 const powerStore = "made/with/all" // its directories
 
+// smallSpare makes the spare file of a pqd small, on a disk that remembers each write, or has many copies.
+const smallSpare = "PQ_MIN_FREE=4M"
+
 // record has clients use a pqd that is killed and stopped on the way, so that the store
 // is created, used, opened again and compacted on the disk.
 func record(t *testing.T, random *rand.Rand, steps, padding int) recorded {
 	recorder := history.NewRecorder()
 	d := disk.Mount(t, recorder.Now)
-	p := testenv.Daemon(t, "PQ_STORE=local:"+filepath.Join(d.Dir, powerStore))
+	p := testenv.Daemon(t, "PQ_STORE=local:"+filepath.Join(d.Dir, powerStore), smallSpare)
 	r := recorded{random: random}
 	r.work(t, p.URL, recorder, steps, padding, []func(){
 		func() { p.Kill(t); p.Start(t) },
