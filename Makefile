@@ -36,13 +36,13 @@ BROWSER = $(shell command -v chromium || command -v chromium-headless-shell || c
 export GORACE := atexit_sleep_ms=50 $(GORACE)
 
 # The gate: with the race detector those packages that have goroutines of their own, and all others without it. The core
-# has none, and takes eight times as long with it. make nightly has the former without it, too. -short leaves to make nightly what internal/nightly says. The packages
+# has none, and takes eight times as long with it. make nightly has the former without it, too, and what internal/nightly leaves to it. The packages
 # that take longest begin: the others run beside them. .ci/test has a limit for each test; that of a package is
 # for what comes between them. go vet is in lint.
 GATE    = $(GO) run ./.ci/test
-SHORT   = -short -vet=off -timeout 30m
-PLAIN   = -programs $(SHORT) -p 4 -parallel 8
-RACE    = -race $(SHORT) -p 2 -parallel 4 -skip '$(SIZES)'
+FLAGS   = -vet=off -timeout 30m
+PLAIN   = -programs $(FLAGS) -p 4 -parallel 8
+RACE    = -race $(FLAGS) -p 2 -parallel 4 -skip '$(SIZES)'
 WHOLE   = $(filter ./...,$(PACKAGES))
 LONGEST = ./e2e/clients ./e2e/cluster ./fdbpq ./e2e/... ./.ci/test
 RACED   = ./bridge ./fdbpq/kv/local ./client ./internal/gateway ./bridge/internal/...
@@ -56,8 +56,13 @@ SIZES   = ^Test(MetricsAreBounded|LinkTakesTheLargestItem|PowerLoss|Salvage|Conf
 NIGHT    = -race -vet=off -parallel 4 -timeout 2h
 LIMIT    = 1h
 
+CAMPAIGNS = $(addprefix campaign/,model linearize callers simulate forge netfaults powercut diskfaults cluster gaps foundationdb schedules sources links results celery imports bulk deploys soak console crowd overload tenants versions)
+
 .DEFAULT_GOAL := help
-.PHONY: help run build generate test test-tables nightly test-everything test-plain test-race-again test-cluster test-topology test-foundationdb test-foundationdb-whole check check-foundationdb check-deploy test-deploy stress lint lint-chart seams vulncheck bench bench-beside bench-fdb campaign $(addprefix campaign/,model linearize callers simulate forge netfaults powercut diskfaults cluster gaps foundationdb schedules sources links results celery imports bulk deploys soak console crowd overload tenants versions) mutate fuzz pictures freeze site release reproduce
+.PHONY: help run build generate test test-tables nightly test-everything test-plain test-race-again test-cluster test-clients test-topology test-foundationdb test-foundationdb-whole check check-foundationdb check-deploy test-deploy stress lint lint-chart seams vulncheck bench bench-beside bench-fdb campaign $(CAMPAIGNS) mutate fuzz pictures freeze site release reproduce
+
+# These run what internal/nightly leaves to the night.
+test-everything test-plain test-cluster test-clients test-topology test-foundationdb-whole test-deploy $(CAMPAIGNS): export PQ_TEST = nightly
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -74,7 +79,7 @@ generate: ## write what follows from package protocol: schemas, and what else ha
 	$(GO) generate ./protocol
 
 test: ## what each change passes, in minutes: all tests but those of make nightly
-	$(GATE) -- $(PLAIN) $(if $(WHOLE),$(OTHERS) -- $(SHORT) -p 3 -parallel 8 -run '$(SIZES)' $(SIZED) -- $(RACE) $(RACED),$(PACKAGES))
+	$(GATE) -- $(PLAIN) $(if $(WHOLE),$(OTHERS) -- $(FLAGS) -p 3 -parallel 8 -run '$(SIZES)' $(SIZED) -- $(RACE) $(RACED),$(PACKAGES))
 	@$(NOT_TESTED)
 
 # A new field, header, reason or verb stands in tables, and in what repeats them in other languages and in words. These tests name the
@@ -82,7 +87,7 @@ test: ## what each change passes, in minutes: all tests but those of make nightl
 TABLES = ^Test(Model.*|NewFields.*|PlainQueue.*|EarlierPrograms.*|RowsOfLater.*|TablesAreComplete|Malformed.*|PushFlags|PushOptions|ItemHeaders|WhatAPush.*|ItemsKeep.*|SalvageKeeps.*|EachReason.*|EachPushHeader.*|OpenAPI|Transcripts|.*MatchTheCommands|NamesExist|Links|ProtocolInTheTerminal)$$
 test-tables: ## the tests that name the file in which a new field, header, reason or verb is missing, in a minute
 	$(GO) test -vet=off -timeout 10m ./protocol ./internal/generate ./bridge/internal/codec ./bridge/internal/failure
-	$(GO) test -vet=off -short -timeout 10m -run '$(TABLES)' ./fdbpq ./internal/gateway ./bridge ./client ./cmd/pq ./cmd/pq/internal/show ./cmd/pqd/internal/commands ./docs ./e2e/clients
+	$(GO) test -vet=off -timeout 10m -run '$(TABLES)' ./fdbpq ./internal/gateway ./bridge ./client ./cmd/pq ./cmd/pq/internal/show ./cmd/pqd/internal/commands ./docs ./e2e/clients
 
 # What the machine lacks for some tests.
 NOT_TESTED = $(if $(NODE),,echo '*** NOT TESTED WITH NATS.JS: node is missing, or npm ci was not run in e2e/testdata/js ***';) \
@@ -103,7 +108,7 @@ test-plain:
 
 # What has goroutines of its own, on one processor and on more than there are.
 test-race-again:
-	$(GATE) -limit 1h -flaky bin/test/flaky -- $(NIGHT) -short -count 1 -cpu 1,8 $(RACED)
+	$(GATE) -limit 1h -flaky bin/test/flaky -- $(NIGHT) -count 1 -cpu 1,8 $(RACED)
 
 test-cluster: ## the tests of the queues on the replicated engine
 	PQ_TEST_ENGINE=cluster $(GO) test -timeout $(LIMIT) ./fdbpq
@@ -135,7 +140,7 @@ FDB_WHOLE = $(FDB_TESTS) ./e2e/streams ./internal/fdbtest ./internal/tuple ./tes
 NO_FDB    = fdbserver, fdbcli or foundationdb/fdb_c.h is missing
 test-foundationdb: ## tests on FoundationDB, in 15 minutes at most; a failure where it is missing
 	$(if $(FDB),,@echo '$(NO_FDB)'; exit 1)
-	$(FDB_SUITE) -most 15m -- -programs $(SHORT) -tags fdb -p 1 -parallel 2 $(FDB_TESTS)
+	$(FDB_SUITE) -most 15m -- -programs $(FLAGS) -tags fdb -p 1 -parallel 2 $(FDB_TESTS)
 
 test-foundationdb-whole:
 	$(if $(FDB),,@echo '$(NO_FDB)'; exit 1)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/pqbridge/pqbridge/internal/nightly"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 )
@@ -338,7 +339,7 @@ func (l *longest) messages(v subjects.Verb, subject string) []message {
 		all = of(l)
 	}
 	for what, body := range l.worstBodies(mostBytes) {
-		if testing.Short() && own[v] == nil && what != "long path" && what != "many fields" {
+		if !nightly.Runs() && own[v] == nil && what != "long path" && what != "many fields" {
 			continue // they are refused for their size, as elsewhere
 		}
 		all = append(all, message{what, subject, body, nil})
@@ -356,7 +357,7 @@ func (l *longest) messages(v subjects.Verb, subject string) []message {
 		all = append(all, message{what, subject, "", header})
 	}
 	for _, name := range constants(l, "header.go", "Header") {
-		if testing.Short() && !readsHeaders[v] {
+		if !nightly.Runs() && !readsHeaders[v] {
 			continue // it refuses them all in the same way, as many of ours
 		}
 		all = append(all, message{name + " that is long", subject, "", nats.Header{name: {often(60_000, "1")}}})

@@ -97,9 +97,12 @@ func built(dir string) (string, error) {
 	return once.(func() (string, error))()
 }
 
-// Build builds a program of this repository and returns its path.
+// Build builds a program of this repository and returns its path. go test -short leaves out the tests that need one.
 func Build(t testing.TB, dir string) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("it starts a program, which -short leaves out")
+	}
 	path, err := built(dir)
 	if err != nil {
 		t.Fatal(err)

@@ -1,7 +1,7 @@
 // Command test runs go test as the gate does: groups of packages one after another, failures as soon
 // as they are there and again at the end, and a second run for those that may have been the machine's.
 //
-//	go run ./.ci/test -- -short ./... -- -race -short ./bridge/...
+//	go run ./.ci/test -- ./... -- -race ./bridge/...
 //
 // What stands behind each -- is the arguments of a go test. Where -programs is the first of them, the programs that
 // tests start are built before, once for all packages. The first run of everything comes first. Then
@@ -203,7 +203,13 @@ func alone(f failure) []string {
 
 // repeat is the command that runs a failed test again, with its seed.
 func (f *failure) repeat() string {
-	words := []string{"go", "test"}
+	var words []string
+	for _, name := range []string{"PQ_TEST", "PQ_TEST_ENGINE"} { // which tests run, and on what
+		if value := os.Getenv(name); value != "" {
+			words = append(words, name+"="+value)
+		}
+	}
+	words = append(words, "go", "test")
 	for _, arg := range alone(*f) {
 		if strings.ContainsAny(arg, " $^()|*'\"") || arg == "" {
 			arg = "'" + arg + "'"

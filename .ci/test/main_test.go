@@ -179,6 +179,11 @@ func TestSecondRunIsOfOneTest(t *testing.T) {
 	if got, want := strings.Join(alone(f), " "), "-count=1 -run=^TestX$ -short -race -parallel 8 -tags fdb -cpu 1,8 p/q -args -pq.seed=7"; got != want {
 		t.Errorf("%s\nexpected\n%s", got, want)
 	}
+	t.Setenv("PQ_TEST", "nightly")
+	t.Setenv("PQ_TEST_ENGINE", "fdb")
+	if got, want := f.repeat(), "PQ_TEST=nightly PQ_TEST_ENGINE=fdb go test -count=1 '-run=^TestX$' -short -race"; !strings.HasPrefix(got, want) {
+		t.Errorf("%s\nexpected\n%s …", got, want)
+	}
 }
 
 func TestSerious(t *testing.T) {

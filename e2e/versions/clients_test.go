@@ -1,6 +1,7 @@
 package versions_test
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -49,7 +50,7 @@ func TestVersionsOfClients(t *testing.T) {
 		before.install(t, root)
 		s := suite{before.source(), programs(t, ours["cmd/pqd"], theirs["cmd/pq"], theirs["examples/worker"])}
 		if all {
-			s.run(t, "-short", "./e2e/clients")
+			s.run(t, append(before.byDay(t), "./e2e/clients")...)
 		}
 		s.run(t, callers...)
 		// These tests have two kills each, unless they know the flag.
@@ -63,7 +64,7 @@ func TestVersionsOfClients(t *testing.T) {
 			skip += "|" + s.fails(t, test, text)
 		}
 		if all {
-			s.run(t, "-short", "./e2e/clients", "-skip", skip)
+			s.run(t, "./e2e/clients", "-skip", skip)
 		}
 		s.run(t, callers...)
 		s.run(t, "./e2e/clients", "-run", "^Test(Pq|JavaScriptClient|PythonClient)Kills$", fmt.Sprint("-pq.kills=", kills))
@@ -82,6 +83,20 @@ func (e earlier) install(t *testing.T, root string) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// byDay are the arguments by which the tests of the commit leave out those of the night. Before PQ_TEST asked for the night, -short
+// left it out.
+func (e earlier) byDay(t *testing.T) []string {
+	t.Helper()
+	file, err := os.ReadFile(filepath.Join(e.source(), "internal/nightly/nightly.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bytes.Contains(file, []byte("testing.Short")) {
+		return []string{"-short"}
+	}
+	return nil
 }
 
 // programs is a directory of programs for tests.
@@ -104,7 +119,11 @@ func (s suite) command(t *testing.T, args ...string) *exec.Cmd {
 		args = slices.Insert(args, 3, "-count", "1")
 	}
 	cmd := pqd.Compiler(t, "go", args...)
-	cmd.Env = append(os.Environ(), "PQ_TEST_PROGRAMS="+s.programs)
+	ring := "" // a whole suite leaves out the tests of the night
+	if slices.Contains(args, "-run") {
+		ring = "nightly"
+	}
+	cmd.Env = append(os.Environ(), "PQ_TEST_PROGRAMS="+s.programs, "PQ_TEST="+ring)
 	return cmd
 }
 

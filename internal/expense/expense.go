@@ -5,9 +5,9 @@ package expense
 import (
 	"fmt"
 	"runtime"
-	"testing"
 	"time"
 
+	"github.com/pqbridge/pqbridge/internal/nightly"
 	"github.com/pqbridge/pqbridge/internal/patience"
 )
 
@@ -27,7 +27,7 @@ const (
 	// each MiB: a bundle is up to a thousand requests.
 	processor = 50 * time.Millisecond
 
-	// beside is how many times longer a message may take in the gate, where other tests share caches and cores.
+	// beside is how many times longer a message may take by day, where other tests share caches and cores.
 	beside = 2
 
 	// attempts is how often a message that costs too much is measured. Other work of the program is not its cost, and on a
@@ -86,7 +86,7 @@ func (s Spent) Beyond(bytes int) string {
 		return fmt.Sprintf("%d bytes allocated for %d: expected up to %d", s.Bytes, bytes, most)
 	}
 	most := patience.Times(detector * (processor + processor*time.Duration(bytes)>>20))
-	if testing.Short() {
+	if !nightly.Runs() {
 		most *= beside
 	}
 	if s.Processor > most {
