@@ -97,7 +97,7 @@ func TestFullDiskIsReclaimed(t *testing.T) {
 		write := func() {
 			t.Helper()
 			if err := term.Update(t.Context(), func(tx kv.Tx) error {
-				tx.Clear([]byte("row"))
+				tx.Set([]byte("row"), []byte("value"))
 				return nil
 			}); err != nil {
 				t.Fatal(err)

@@ -217,7 +217,7 @@ func (db *DB) prepareOpening(dir string) {
 func (db *DB) startCommits(store *pebble.DB) {
 	db.store, db.marks.store = store, store
 	db.writer = writer{store: store, disk: db.disk, counters: newCounterCache(), damages: &db.damages, log: db.opts.Log}
-	db.reclaim = reclaim{commits: &db.commits, store: store, tables: &db.tables, failure: &db.failure, background: db.background}
+	db.reclaim = reclaim{history: &db.history, commits: &db.commits, store: store, tables: &db.tables, failure: &db.failure, background: db.background}
 	db.commits = pipeline{
 		lock:      newMutex(),
 		toApply:   make(chan applyJob, 1),
@@ -272,13 +272,19 @@ func (db *DB) Damage() []Damage { return db.damages.all() }
 func (db *DB) Skipped() uint64 { return db.damages.skipped.Load() }
 
 // Reclaim flushes the commits since the last call, so that compactions can free the space of cleared rows. It does
-// nothing if none of them has cleared a row, while an earlier flush is under way, or tables cannot be written.
-func (db *DB) Reclaim() {
+// nothing while an earlier flush is under way, or tables cannot be written.
+func (db *DB) Reclaim() { db.flush(false) }
+
+// ReclaimCleared is Reclaim for a disk where hardly any room is left: it does nothing, either, if none of the commits has cleared rows.
+// Others can wait in memory.
+func (db *DB) ReclaimCleared() { db.flush(true) }
+
+func (db *DB) flush(needed bool) {
 	if !db.life.enter() {
 		return
 	}
 	defer db.life.leave()
-	db.reclaim.flush()
+	db.reclaim.flush(needed)
 }
 
 // Spare returns how many bytes the spare file has, and how many it is to have, by [Options.Spare].

@@ -13,8 +13,10 @@ import (
 type reclaim struct {
 	mu      sync.Mutex
 	flushed <-chan struct{} // closed when the last flush has ended; nil: none was begun
-	before  uint64          // commits that had cleared rows when it began
+	version uint64          // of the last commit before that flush
+	cleared uint64          // commits before it that cleared rows
 
+	*history
 	commits    *pipeline
 	store      *pebble.DB
 	tables     *tableHealth
@@ -22,9 +24,9 @@ type reclaim struct {
 	background *backgroundLog
 }
 
-// flush begins a flush, unless no row was cleared since the last one, or that is under way. Other commits can wait in memory: on a
-// full disk a flush may take the last room.
-func (r *reclaim) flush() {
+// flush begins a flush, unless there is nothing to flush, or one is under way. needed: it is only worth it if rows were cleared since
+// the last one.
+func (r *reclaim) flush(needed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.flushed != nil {
@@ -34,8 +36,8 @@ func (r *reclaim) flush() {
 			return
 		}
 	}
-	cleared := r.commits.clears.Load()
-	if cleared == r.before || r.tables.err() != nil || r.failure.err() != nil {
+	newest, cleared := r.applied.Load().version, r.commits.clears.Load()
+	if newest == r.version || needed && cleared == r.cleared || r.tables.err() != nil || r.failure.err() != nil {
 		return
 	}
 	defer func() {
@@ -49,5 +51,5 @@ func (r *reclaim) flush() {
 		r.background.error("flushing to free space failed", "err", err)
 		return
 	}
-	r.flushed, r.before = flushed, cleared
+	r.flushed, r.version, r.cleared = flushed, newest, cleared
 }

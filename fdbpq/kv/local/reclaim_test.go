@@ -90,7 +90,7 @@ func TestReclaimOnAFullDisk(t *testing.T) {
 	}}})
 	before := logs.Load()
 	mustUpdate(t, db, set("a", "1"))
-	db.Reclaim()
+	db.ReclaimCleared()
 	if n := logs.Load() - before; n != 0 {
 		t.Errorf("began %d logs where no row was cleared", n)
 	}
@@ -104,7 +104,7 @@ func TestReclaimOnAFullDisk(t *testing.T) {
 		t.Errorf("began %d logs", n)
 	}
 	db.tables.flushed(nil)
-	db.Reclaim()
+	db.ReclaimCleared()
 	if n := logs.Load() - before; n != 1 {
 		t.Errorf("began %d logs when there was room again, expected one", n)
 	}

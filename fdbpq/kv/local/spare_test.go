@@ -321,7 +321,7 @@ func TestOpenOnAFullDisk(t *testing.T) {
 		tx.ClearRange([]byte("item"), []byte("items"))
 		return nil
 	})
-	again.Reclaim()
+	again.ReclaimCleared()
 	await(t, "the space of the cleared rows", func() bool { return disk.free() > rows*kv.MaxValueSize/2 })
 	if value := mustGet(t, again, "late 0001"); len(value) != kv.MaxValueSize {
 		t.Errorf("of a row that was not cleared there are %d bytes", len(value))

@@ -50,6 +50,7 @@ type Store struct {
 type engine interface {
 	spares
 	Reclaim()
+	ReclaimCleared()
 }
 
 const (
@@ -175,7 +176,11 @@ func (r *Store) update() {
 	r.wasFull = r.wasFull || full
 	if r.wasFull && onDisk+held > 0 && time.Since(r.reclaimed) >= reclaimEvery { // it takes room at first
 		r.reclaimed, r.wasFull = time.Now(), full
-		r.engine.Reclaim()
+		if r.Last() != nil {
+			r.engine.ReclaimCleared() // otherwise the spare file goes for nothing
+		} else {
+			r.engine.Reclaim()
+		}
 	}
 }
 
