@@ -108,4 +108,18 @@ func TestReclaimOnAFullDisk(t *testing.T) {
 	if n := logs.Load() - before; n != 1 {
 		t.Errorf("began %d logs when there was room again, expected one", n)
 	}
+	mustUpdate(t, db, func(tx kv.Tx) error {
+		for i := range byte(100) {
+			tx.Set([]byte{'r', i}, nil)
+		}
+		return nil
+	})
+	mustUpdate(t, db, func(tx kv.Tx) error { // too many rows for a record each
+		tx.ClearRange([]byte("r"), []byte("s"))
+		return nil
+	})
+	await(t, "a flush of a cleared range", func() bool {
+		db.ReclaimCleared() // nothing, while the one before is under way
+		return logs.Load()-before == 2
+	})
 }

@@ -88,8 +88,14 @@ func (d *smallDisk) wrap(f vfs.File) vfs.File {
 
 type smallFile struct {
 	vfs.File
-	disk *smallDisk
-	at   int64
+	disk  *smallDisk
+	at    int64
+	ahead int64 // bytes that were to be taken ahead
+}
+
+func (f *smallFile) Preallocate(_, length int64) error {
+	f.ahead += length
+	return nil
 }
 
 // fits returns how many of n bytes at an offset find room.
@@ -348,7 +354,7 @@ func TestCompactionsLeaveRoom(t *testing.T) {
 		{"db/1.sst", compactions, size/2 + looksEvery, 3 * looksEvery / 2, false, false},
 		{"db/1.sst", compactions, looksEvery / 4, looksEvery / 2, true, false},
 		{"db/1.sst", "pebble-memtable-flush", size/2 - 1, 3 * looksEvery / 2, false, false},
-		{"db/1.sst", "pebble-memtable-flush", looksEvery, 3 * looksEvery / 2, false, true},
+		{"db/1.sst", "pebble-memtable-flush", looksEvery - 100, 3 * looksEvery / 2, false, true},
 		{"db/1.log", "pebble-wal", looksEvery, 3 * looksEvery / 2, false, true},
 		{"db/1.log", "pebble-wal", looksEvery, looksEvery + size + 1, true, true},
 		{"copy/1.sst", vfs.WriteCategoryUnspecified, looksEvery, 3 * looksEvery / 2, true, false},
@@ -385,6 +391,87 @@ func TestCompactionsLeaveRoom(t *testing.T) {
 			t.Errorf("%+v: the spare file was given up: %t", c, given)
 		}
 	}
+}
+
+// New files and names get the room of the file, too. The zeros in front of a log's end do not, and a log takes no room ahead once the
+// file is gone.
+func TestWhatGetsTheSpareRoom(t *testing.T) {
+	t.Parallel()
+	full := true
+	disk := &nameless{smallDisk{FS: vfs.NewMem(), size: 64 * megabyte}, &full}
+	if err := disk.MkdirAll("db", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s := &spare{disk: disk, dir: "db", want: megabyte, background: newBackgroundLog(slog.New(slog.DiscardHandler), stopped)}
+	d := spareDisk{disk, s}
+	given := func(what string, want bool, err error) {
+		t.Helper()
+		if has := spareThere(t, disk); has == 0 != want || err != nil && want {
+			t.Errorf("%s: the spare file has %d bytes, %v", what, has, err)
+		}
+		full = false
+		disk.leave(10 * megabyte)
+		if err := s.keep(); err != nil {
+			t.Fatal(err)
+		}
+		full = true
+	}
+	given("nothing", true, nil)
+	for _, name := range []string{"db/1.sst", "db/1.log"} {
+		f, err := d.Create(name, "pebble-wal")
+		given("a new file", true, err)
+		disk.leave(0)
+		_, err = f.WriteAt(make([]byte, 100), 0)
+		given("bytes at a place in "+name, name == "db/1.sst", err)
+		if strings.HasSuffix(name, ".log") {
+			allocated := f.(*sparedFile).File.(*smallFile)
+			if err := f.Preallocate(0, 5); err != nil || allocated.ahead != 5 {
+				t.Errorf("%d bytes ahead of a log, %v", allocated.ahead, err)
+			}
+			s.has.Store(0)
+			if err := f.Preallocate(5, 7); err != nil || allocated.ahead != 5 {
+				t.Errorf("%d bytes ahead of a log without the spare file, %v", allocated.ahead, err)
+			}
+			s.has.Store(s.want)
+		}
+	}
+	given("another name", true, d.Rename("db/1.sst", "db/2.sst"))
+	if _, err := disk.Stat("db/2.sst"); err != nil {
+		t.Error(err)
+	}
+	given("another name elsewhere", false, d.Rename("db/2.sst", "copy"))
+}
+
+// nameless is a disk that has no room for a name until a file is removed.
+type nameless struct {
+	smallDisk
+	full *bool
+}
+
+func (d *nameless) check() error {
+	if *d.full {
+		return syscall.ENOSPC
+	}
+	return nil
+}
+
+func (d *nameless) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	if err := d.check(); err != nil {
+		return nil, err
+	}
+	return d.smallDisk.Create(name, category)
+}
+
+func (d *nameless) Rename(from, to string) error {
+	if err := d.check(); err != nil {
+		return err
+	}
+	return d.smallDisk.Rename(from, to)
+}
+
+func (d *nameless) Remove(name string) error {
+	*d.full = false
+	return d.smallDisk.Remove(name)
 }
 
 // Backups do without the room of the file.

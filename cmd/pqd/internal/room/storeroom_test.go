@@ -251,6 +251,9 @@ func TestSizeOfSpareFile(t *testing.T) {
 			t.Errorf("with %d MiB to stay free it is %d bytes, expected %d", least/m, got, want)
 		}
 	}
+	if got := (settings.MinFree{Bytes: g, Set: true}).Spare(160 * m); got != 10*m {
+		t.Errorf("on a disk of less than what is to stay free it is %d bytes", got)
+	}
 	dir := t.TempDir()
 	if there := Spare(settings.MinFree{}, dir); there == 0 || there != Spare(settings.MinFree{}, filepath.Join(dir, "not", "there")) {
 		t.Errorf("it is %d bytes", there)
