@@ -30,6 +30,7 @@ func TestClusterHealth(t *testing.T) {
 		if body := page(p, "/readyz"); !strings.Contains(body, `"role": "`+role+`"`) || !strings.Contains(body, `"status": "ok"`) {
 			t.Errorf("/readyz of the %s: %s", role, body)
 		}
+		testenv.Await(t, "its copy has a spare file", func() bool { return pqd.Metric(t, page(p, "/metrics"), "pq_store_spare_bytes") > 0 })
 		numbers := page(p, "/metrics")
 		for name, want := range map[string]float64{
 			"pq_ready": 1, "pq_cluster_active": active, "pq_cluster_stopped": 0, "pq_cluster_takeovers_total": takeovers,

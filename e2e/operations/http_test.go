@@ -34,7 +34,7 @@ func TestHTTP(t *testing.T) {
 	if code != http.StatusOK {
 		t.Errorf("/metrics: %d, expected 200", code)
 	}
-	for _, line := range []string{`go_goroutines \d+`, `process_cpu_seconds_total \S+`, `pq_store_commits_total [1-9]\d*`, `pq_store_conflicts_total \d+`, `pq_store_disk_bytes [1-9]\S*`} {
+	for _, line := range []string{`go_goroutines \d+`, `process_cpu_seconds_total \S+`, `pq_store_commits_total [1-9]\d*`, `pq_store_conflicts_total \d+`, `pq_store_disk_bytes [1-9]\S*`, `pq_store_spare_bytes [1-9]\S*`} {
 		if !regexp.MustCompile(`(?m)^` + line + `$`).MatchString(metrics) {
 			t.Errorf("/metrics: no line like %s", line)
 		}
