@@ -73,14 +73,15 @@ type sparedFile struct {
 	log   bool
 }
 
-// Write implements io.Writer.
-func (f *sparedFile) Write(p []byte) (n int, err error) {
-	err = f.spare.try(func() error {
-		more, err := f.File.Write(p[n:])
-		n += more
-		return err
-	})
-	return n, err
+// Write implements io.Writer. It is what try does, without an allocation at each write of the log.
+func (f *sparedFile) Write(p []byte) (int, error) {
+	at := f.spare.given.Load()
+	n, err := f.File.Write(p)
+	if err == nil || !isFull(err) || !f.spare.giveUp(at) {
+		return n, err
+	}
+	more, err := f.File.Write(p[n:])
+	return n + more, err
 }
 
 // WriteAt implements io.WriterAt. That of a log adds zeros, which it can do without.
