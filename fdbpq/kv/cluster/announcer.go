@@ -37,6 +37,7 @@ func (a announcer) broadcast(kind peers.Heartbeat) {
 	h := a.self.now().heartbeat(time.Now())
 	h.Process, h.Silent = a.process.String(), a.peers.Silent()
 	h.Member, h.Version, h.Poll, h.Gone = a.options.Name, a.options.Version, kind.Poll, kind.Gone
+	h.Sheds = h.Role == peers.Active && a.options.Sheds != nil && a.options.Sheds()
 	if m := a.peers.Mark(h.Store); m.Entry > 0 {
 		h.Mark = &m
 	}

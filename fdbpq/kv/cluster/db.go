@@ -162,6 +162,9 @@ func (d *DB) Damage() []local.Damage { return d.copy().Damage() }
 // cannot become active.
 func (d *DB) Successor(name string) (string, error) { return lookout{d.member}.successor(name) }
 
+// Sheds reports whether the active member refuses large requests unread, if that is another member that was heard lately.
+func (d *DB) Sheds() bool { return d.peers.Sheds(d.self.now().head) }
+
 // Keepers are the other members that run and whose disks have the log. If the server of any other member led the
 // log, acknowledged entries could be missing.
 func (d *DB) Keepers() (names []string) { return lookout{d.member}.keepers() }

@@ -43,6 +43,10 @@ type Options struct {
 	// once a second. nil: the disk always has room.
 	DiskFull func() error
 
+	// Sheds reports whether this member refuses large requests unread, while it is active. It is called for each
+	// heartbeat. nil: it never does.
+	Sheds func() bool
+
 	// LogReplica is for a log of which each of Members has a part on its disk. It says why this disk lacks entries
 	// of a generation of the log up to the given entry, or nil. A takeover then needs a majority of members with
 	// sound disks. nil: the disks of members have only copies.

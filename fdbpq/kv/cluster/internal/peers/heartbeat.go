@@ -40,6 +40,9 @@ type Heartbeat struct {
 	// DiskFull says that the member's disk is nearly full.
 	DiskFull bool `json:"disk_full,omitempty"`
 
+	// Sheds says that the active member refuses large requests unread. Members of earlier versions never say so.
+	Sheds bool `json:"sheds,omitempty"`
+
 	// Mark is the furthest entry that the member knows of.
 	Mark *Mark `json:"mark,omitempty"`
 

@@ -184,6 +184,20 @@ func (p *Peers) confirmedLocked(member string) bool {
 	return false
 }
 
+// Sheds reports whether the active member, as a copy at a position sees it, refuses large requests unread. One that was
+// not heard for the silence of the options may have stopped doing so.
+func (p *Peers) Sheds(at chain.Head) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	for _, other := range p.all {
+		if other.Sheds && other.ShowsLife(at) && now.Sub(other.Heard) < p.silence {
+			return true
+		}
+	}
+	return false
+}
+
 // Silent are the names of the silent members.
 func (p *Peers) Silent() (names []string) {
 	p.mu.Lock()

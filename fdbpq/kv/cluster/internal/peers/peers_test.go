@@ -126,3 +126,37 @@ func TestActiveLost(t *testing.T) {
 		}
 	}
 }
+
+// The active member of the present epoch, or of a later one, says that it sheds. Its word holds while it is heard.
+func TestSheds(t *testing.T) {
+	at := chain.Head{Generation: 2, Epoch: 5}
+	for name, c := range map[string]struct {
+		message string
+		want    bool
+	}{
+		"it says so":           {`{"member":"b","role":"active","generation":2,"epoch":5,"sheds":true}`, true},
+		"of a later epoch":     {`{"member":"b","role":"active","generation":2,"epoch":6,"sheds":true}`, true},
+		"it says no":           {`{"member":"b","role":"active","generation":2,"epoch":5,"sheds":false}`, false},
+		"an earlier version":   {`{"member":"b","role":"active","generation":2,"epoch":5}`, false},
+		"of an earlier epoch":  {`{"member":"b","role":"active","generation":2,"epoch":4,"sheds":true}`, false},
+		"a follower":           {`{"member":"b","role":"follower","generation":2,"epoch":5,"sheds":true}`, false},
+		"it has ended":         {`{"member":"b","role":"active","generation":2,"epoch":5,"sheds":true,"gone":true}`, false},
+		"it reaches no log":    {`{"member":"b","role":"active","generation":2,"epoch":5,"sheds":true,"pending":3000000000}`, false},
+		"the one that asks":    {`{"member":"a","role":"active","generation":2,"epoch":5,"sheds":true}`, false},
+		"what nobody can read": {`{"member":"b","role":"active","generation":2,"epoch":5,"sheds":"yes"}`, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			p := New("a", silence)
+			p.Hear([]byte(c.message))
+			if p.Sheds(at) != c.want {
+				t.Errorf("%s: it sheds: %t", name, !c.want)
+			}
+			if <-time.After(silence - 1); p.Sheds(at) != c.want {
+				t.Errorf("%s: just before its silence it sheds: %t", name, !c.want)
+			}
+			if <-time.After(1); p.Sheds(at) {
+				t.Errorf("%s: a silent member sheds", name)
+			}
+		})
+	}
+}
