@@ -175,7 +175,7 @@ lint: ## formatting, size of files, vet, staticcheck, go.mod
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "not gofmt'd:" $$unformatted; exit 1; }
 	@large=$$(git ls-files -z | xargs -0 sh -c 'find "$$@" -maxdepth 0 -size +1024k' _); test -z "$$large" || { echo "larger than 1 MiB, such as a built program:" $$large; exit 1; }
 	$(GO) vet -tags '$(FDB) benchfdb overload' ./.ci/test $(PACKAGES)
-	$(GO) vet -tags noelection ./cmd/pqd/...
+	$(GO) vet -tags 'noelection noegress' ./cmd/pqd/...
 	GOOS=windows CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/pq
 	$(TOOL) staticcheck -checks inherit,-S1016 $(PACKAGES)
 	@echo '$(GO) mod tidy -diff'; diff=$$($(GO) mod tidy -diff) || { echo "$$diff"; test -z "$$diff" && echo '*** NOT CHECKED: GO.MOD: go mod tidy needs the network ***'; }

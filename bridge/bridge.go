@@ -168,7 +168,7 @@ func (d *dispatcher) newReceiver(nc *nats.Conn, o Options) *receiver.Receiver {
 	receives := receiver.Options{
 		Fronts:   frontsOf(d.Wire),
 		Handlers: receiver.Handlers{Request: d.receive, Signal: d.signal, Refuse: d.refusePush, Flood: d.refuseFlood},
-		Group:    queueGroup,
+		Group:    QueueGroup,
 		Backlog:  o.Backlog,
 		Logger:   o.Logger,
 	}

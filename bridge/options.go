@@ -109,10 +109,10 @@ const DefaultPrefix = "pq"
 // Options.MetricsQueues is 0.
 const DefaultMetricsQueues = 1000
 
-// queueGroup is shared by all bridges under a prefix, so one of them gets each
+// QueueGroup is shared by all bridges under a prefix, so one of them gets each
 // request. All subscriptions use it, because the server then delivers a message to
 // only one of the subscriptions that match.
-const queueGroup = "pq"
+const QueueGroup = "pq"
 
 func (o Options) withDefaults() Options {
 	if o.Prefix == "" {

@@ -143,7 +143,7 @@ func (s *service) info() micro.Info {
 	}
 	for _, v := range endpoints() {
 		info.Endpoints = append(info.Endpoints, micro.EndpointInfo{
-			Name: v.Name, Subject: s.subject(v), QueueGroup: queueGroup,
+			Name: v.Name, Subject: s.subject(v), QueueGroup: QueueGroup,
 			Metadata: map[string]string{},
 		})
 	}
@@ -165,7 +165,7 @@ func (s *service) counts() micro.Stats {
 		counted := &s.stats.Verbs[v.Index]
 		requests, failures := counted.Requests()
 		endpoint := &micro.EndpointStats{
-			Name: v.Name, Subject: s.subject(v), QueueGroup: queueGroup,
+			Name: v.Name, Subject: s.subject(v), QueueGroup: QueueGroup,
 			NumRequests: int(requests), NumErrors: int(failures),
 			ProcessingTime: counted.Time(),
 		}

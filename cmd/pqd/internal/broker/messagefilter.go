@@ -26,6 +26,7 @@ type messageFilter struct {
 	from   io.Reader
 	behind backlogCheck // nil: the server never holds too much
 	floods floodCheck   // nil: no tenant sends more than the bridge handles
+	shed   func()       // called when a message is replaced because the server holds too much; nil: nobody asks
 	info   []byte       // the server's last INFO
 	passed int          // bytes of messages since the last call of behind
 	sheds  bool         // the result of that call
@@ -186,7 +187,13 @@ func (f *messageFilter) mustShed(size int) bool {
 	if f.passed += size; f.passed >= filterAsk || f.sheds && large {
 		f.passed, f.sheds = 0, f.behind(f.info, size)
 	}
-	return f.sheds && large
+	if !f.sheds || !large {
+		return false
+	}
+	if f.shed != nil {
+		f.shed()
+	}
+	return true
 }
 
 // lastNumber reads the number at the end of a control line, and returns the line before

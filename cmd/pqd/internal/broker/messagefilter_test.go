@@ -85,7 +85,8 @@ func TestMessageFilterUnderPressure(t *testing.T) {
 	}
 	answers := []bool{false, true, true, true, false}
 	var asked []int
-	s := &messageFilter{behind: func(got []byte, size int) bool {
+	shed := 0
+	s := &messageFilter{shed: func() { shed++ }, behind: func(got []byte, size int) bool {
 		if string(got) != info {
 			t.Errorf("asked about %q, expected %q", got, info)
 		}
@@ -109,6 +110,9 @@ func TestMessageFilterUnderPressure(t *testing.T) {
 	sizes := []int{len(large) + frame, len(large) + frame, len(block) + filterLarge + frame, len(large) + frame, filterLarge + frame}
 	if !slices.Equal(asked, sizes) {
 		t.Errorf("asked about messages of %v bytes, expected %v", asked, sizes)
+	}
+	if shed != 3 { // b, d and f
+		t.Errorf("%d times it was told that a message was shed, expected 3", shed)
 	}
 }
 

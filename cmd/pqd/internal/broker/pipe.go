@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -21,6 +22,23 @@ type pipeDialer struct {
 	backlog chan struct{}  // gets a value while the server holds far too much for the bridge; nil: messages are not filtered
 	floods  *bridge.Floods // of the bridge
 	last    *pipe
+	shed    atomic.Pointer[time.Time] // when the bridge refused a large message unread, the last time; nil: it did not
+}
+
+// shedsFor is how long the bridge counts as shedding behind the last large message that it refused unread: for some heartbeats, so
+// that the other nodes hear of it. What they keep back meanwhile may be why no further one came.
+const shedsFor = 300 * time.Millisecond
+
+// sheds reports whether the bridge refuses large messages unread.
+func (d *pipeDialer) sheds() bool {
+	last := d.shed.Load()
+	return last != nil && time.Since(*last) < shedsFor
+}
+
+// noteShed notes that the bridge refused a large message unread.
+func (d *pipeDialer) noteShed() {
+	now := time.Now()
+	d.shed.Store(&now)
 }
 
 // newPipeDialer returns a dialer whose connections get each message whole.
@@ -52,7 +70,7 @@ func (d *pipeDialer) InProcessConn() (net.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ask the embedded NATS server for its limits: %w", err)
 	}
-	d.last.messages = &messageFilter{from: conn, floods: d.floods, behind: func(info []byte, size int) bool {
+	d.last.messages = &messageFilter{from: conn, floods: d.floods, shed: d.noteShed, behind: func(info []byte, size int) bool {
 		held := d.pending(info) - int64(size)
 		if held > varz.MaxPending/backlogPart {
 			select {

@@ -222,9 +222,16 @@ func (r slowReader) whole(count int) (whole int) {
 func TestPipeUnderPressure(t *testing.T) {
 	t.Parallel()
 	r, dialer := readSlowly(t, newBridgePipeDialer)
+	r.publish(1)
+	if r.whole(1) == 0 || dialer.shed.Load() != nil {
+		t.Error("a single message is too much for the bridge")
+	}
 	r.publish(room - 2)
 	if kept := r.whole(room - 2); kept > room/2 {
 		t.Errorf("%d messages of %d arrived whole", kept, room-2)
+	}
+	if dialer.shed.Load() == nil {
+		t.Error("nobody can know that the bridge sheds")
 	}
 	select {
 	case <-dialer.backlog:
@@ -249,4 +256,25 @@ func TestPipeUnderPressureOfNoRequests(t *testing.T) {
 	if kept := r.whole(room - 2); kept != room-2 {
 		t.Errorf("%d messages of %d arrived whole", kept, room-2)
 	}
+}
+
+// The bridge counts as shedding for some heartbeats behind each message that it refused unread.
+func TestBridgeShedsForAWhile(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := new(pipeDialer)
+		if d.sheds() {
+			t.Error("it sheds, and has refused nothing")
+		}
+		for range 2 {
+			d.noteShed()
+			<-time.After(200 * time.Millisecond)
+			if !d.sheds() {
+				t.Error("the other nodes may not hear that it sheds")
+			}
+		}
+		if <-time.After(time.Second); d.sheds() {
+			t.Error("it sheds a second behind the last message that it refused unread")
+		}
+	})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/egress"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/election"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/process"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
@@ -169,6 +170,19 @@ func (n *Server) Replica(log *nats.Conn) LogReplica { return LogReplica{Server: 
 // has ended.
 func (n *Server) Routes(peers map[string]string, refused func(name string)) *Routes {
 	return &Routes{Server: n.srv, Peers: peers, Refused: refused}
+}
+
+// Sheds reports whether the bridge refuses large messages unread.
+func (n *Server) Sheds() bool { return n.pipe.sheds() }
+
+// Egress is the filter on the server's routes. client is the id of the bridge's connection, and sheds whether the bridge of the
+// active node refuses large messages unread, as far as this node knows.
+func (n *Server) Egress(client func() (uint64, error), sheds func() bool) (*egress.Filter, error) {
+	grammar, err := n.settings.Grammar()
+	if err != nil {
+		return nil, err
+	}
+	return newEgress(n.srv, grammar, client, sheds, n.log)
 }
 
 // Elector replaces a leader of the log that is lost.

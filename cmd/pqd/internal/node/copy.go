@@ -48,11 +48,13 @@ func openCopy(l *Log, name, version string, init bool, at *room.Copy) (*cluster.
 		return nil, fmt.Errorf("PQ_STORE=%s: %w", s.Store, err)
 	}
 	var replica func(generation, entry uint64) error
+	var sheds func() bool
 	var apart func(ctx context.Context, others []string)
 	if r := l.replica(); l.broker != nil {
 		replica = func(generation, entry uint64) error {
 			return cmp.Or(r.Missing(jetstream.Stream(s.Store.Place, generation), entry), r.Ready())
 		}
+		sheds = l.broker.Sheds
 		apart = func(ctx context.Context, others []string) {
 			ctx, cancel := context.WithTimeout(ctx, apartLimit)
 			defer cancel()
@@ -63,7 +65,7 @@ func openCopy(l *Log, name, version string, init bool, at *room.Copy) (*cluster.
 	}
 	db, err := cluster.Open(s.CopyDir(), stream, members, cluster.Options{
 		Name: name, Members: s.Cluster.Names(), Version: version, Init: init, DiskFull: at.Look,
-		LogReplica: replica, Apart: apart, Silence: time.Duration(s.Silence),
+		LogReplica: replica, Apart: apart, Sheds: sheds, Silence: time.Duration(s.Silence),
 		Replica: local.Options{Spare: room.Spare(s.MinFree, string(s.Data)), Log: l.log, Fatal: func(err error) { store.GiveUp(l.log, err) }},
 	})
 	if err != nil {

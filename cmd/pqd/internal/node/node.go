@@ -96,6 +96,11 @@ func (n *Node) watch(ctx context.Context, outside *outside) {
 		}
 	}
 	n.done.Go(func() { server.Routes(peers, n.db.Refuses).Watch(ctx) }) // they tell the store which nodes have ended
+	if filter, err := server.Egress(n.needs.Link.Conn().GetClientID, n.db.Sheds); err == nil {
+		n.done.Go(func() { filter.Watch(ctx) })
+	} else {
+		n.needs.Logger.Warn("a flood of large messages at a follower holds up the requests of others there: its routes have no filter", "error", err)
+	}
 	n.done.Go(func() { server.Elector(n.db.Lost).Watch(ctx) })
 }
 

@@ -1,0 +1,1 @@
+// This file lets reach.go declare a function without a body.

@@ -1,0 +1,126 @@
+package egress
+
+import (
+	"bytes"
+	"crypto/tls"
+	"net"
+	"slices"
+	"time"
+)
+
+// routeConn is the connection of a route. It looks at each message that the server sends there.
+type routeConn struct {
+	net.Conn
+	requests *Requests
+
+	// sheds reports whether to replace a large request. written is how many bytes the server has written that still count as
+	// held by it, those of the request included: it counts them when it has written all that it held.
+	sheds func(written int64) bool
+
+	written int64
+	held    []byte // the begin of a line whose end is missing
+	out     []byte // goes to the other node before all else
+	rest    int    // following bytes that are passed on as they are
+	skip    int    // following bytes to leave out
+}
+
+// lineMost is how long a line of a message may be. A longer line is of another kind.
+const lineMost = 64 << 10
+
+// Write implements net.Conn. What it has taken reaches the other node before what the next call takes, even if the connection
+// takes nothing for a while: the server then writes the rest again.
+func (c *routeConn) Write(p []byte) (int, error) {
+	n, err := c.write(p)
+	c.written += int64(n)
+	return n, err
+}
+
+func (c *routeConn) write(p []byte) (int, error) {
+	if err := c.send(nil); err != nil {
+		return 0, err
+	}
+	from := 0 // bytes before it are on their way, or left out
+	for at := 0; at < len(p); {
+		switch {
+		case c.rest > 0:
+			n := min(c.rest, len(p)-at)
+			at, c.rest = at+n, c.rest-n
+			continue
+		case c.skip > 0:
+			n := min(c.skip, len(p)-at)
+			at, c.skip = at+n, c.skip-n
+			from = at
+			continue
+		}
+		length := bytes.IndexByte(p[at:], '\n') + 1
+		if length == 0 {
+			if err := c.send(p[from:at]); err != nil {
+				return at, err
+			}
+			c.hold(p[at:])
+			return len(p), nil
+		}
+		begins, ends := at, at+length
+		line := p[begins:ends]
+		if len(c.held) > 0 {
+			line = append(c.held, line...)
+			c.held, from = nil, ends
+		}
+		at = ends
+		size, instead := c.requests.look(line, func(size int) bool { return c.sheds(c.written + int64(ends-len(line)+size)) })
+		switch {
+		case instead != nil:
+			if from < begins {
+				c.out = append(c.out, p[from:begins]...)
+			}
+			c.out, c.skip, from = append(c.out, instead...), size, ends
+		case from == ends: // it began in an earlier call
+			c.out, c.rest = append(c.out, line...), size
+		default:
+			c.rest = size
+		}
+	}
+	return len(p), c.send(p[from:])
+}
+
+// hold keeps the begin of a line until the rest comes.
+func (c *routeConn) hold(begin []byte) {
+	c.held = append(c.held, begin...)
+	if len(c.held) > lineMost {
+		c.out, c.held = append(c.out, c.held...), nil
+	}
+}
+
+// send sends what waits, and p behind it. What it could not send waits.
+func (c *routeConn) send(p []byte) error {
+	if len(c.out) > 0 {
+		p = append(c.out, p...)
+		c.out = nil
+	}
+	if len(p) == 0 {
+		return nil
+	}
+	n, err := c.Conn.Write(p)
+	if err != nil {
+		c.out = slices.Clone(p[n:])
+	}
+	return err
+}
+
+// SetWriteDeadline implements net.Conn. The server takes its deadline away when it has written all that it held.
+func (c *routeConn) SetWriteDeadline(t time.Time) error {
+	if t.IsZero() {
+		c.written = 0
+	}
+	return c.Conn.SetWriteDeadline(t)
+}
+
+// Close implements net.Conn. With TLS it may take seconds; the server waits for no connection of that type, but would for this
+// one.
+func (c *routeConn) Close() error {
+	if _, is := c.Conn.(*tls.Conn); is {
+		go func() { _ = c.Conn.Close() }() // nothing is done about a connection that does not close
+		return nil
+	}
+	return c.Conn.Close()
+}
