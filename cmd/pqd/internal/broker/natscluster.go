@@ -89,7 +89,7 @@ func addCluster(o *server.Options, s settings.Settings) error {
 	o.ServerName = self.Name()
 	o.Cluster = server.ClusterOpts{
 		Name: clusterName, Host: self.Host, Port: self.Port,
-		Username: user, Password: secret, AuthTimeout: routeTimeout,
+		Username: user, Password: secret, AuthTimeout: routeTimeout, PoolSize: routePool(logAccount, o.Accounts),
 		PingInterval: time.Duration(s.Silence) / 2, MaxPingsOut: routePings,
 	}
 	if net.ParseIP(self.Host) == nil {

@@ -78,6 +78,9 @@ func (n *Server) Start(ctx context.Context, started *process.Parts) (err error) 
 func (n *Server) Reload() {
 	file := string(n.settings.NATSConfig)
 	changed, err := n.read()
+	if err == nil && len(n.settings.Cluster) > 0 {
+		changed.Options.Cluster.PoolSize = n.options.Options.Cluster.PoolSize // with another one the server would close its routes
+	}
 	if err == nil {
 		err = changed.reload(n.srv, n.log)
 	}
