@@ -3,6 +3,8 @@ package broker
 import (
 	"fmt"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +12,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
@@ -98,5 +101,42 @@ func TestLogHasARouteForItself(t *testing.T) {
 	}
 	if size := routePool(logAccount, many); size < server.DEFAULT_ROUTE_POOL_SIZE || size > mostRoutes {
 		t.Errorf("with 1000 accounts there are %d connections", size)
+	}
+}
+
+// A node has as many connections as keep the log apart from its file's accounts: by FNV-1a of their names, with 4 connections
+// $G takes number 0, and PQ_CLUSTER and CLIENTS take 3; with 5 $G takes 3, PQ_CLUSTER 2 and CLIENTS 1.
+func TestNodesKeepTheLogApart(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write := func(name, text string) settings.ExistingFile {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return settings.ExistingFile(path)
+	}
+	secret := write("secret", strings.Repeat("s", 32))
+	for name, c := range map[string]struct {
+		file string
+		want int
+	}{
+		"without accounts": {"", 4},
+		"with accounts":    {"accounts { CLIENTS { users: [{user: c, password: c}] } }", 5},
+	} {
+		s := settings.Settings{Listen: settings.Address{Host: "127.0.0.1", Port: server.RANDOM_PORT}, Node: "127.0.0.1", Secret: secret}
+		if err := s.Cluster.Decode("127.0.0.1,127.0.0.2,127.0.0.3"); err != nil {
+			t.Fatal(err)
+		}
+		if c.file != "" {
+			s.NATSConfig = write("nats.conf", c.file)
+		}
+		e, err := readServerOptions(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := e.Options.Cluster.PoolSize; got != c.want {
+			t.Errorf("%s: %d connections, expected %d", name, got, c.want)
+		}
 	}
 }

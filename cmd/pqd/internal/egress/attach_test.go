@@ -40,7 +40,7 @@ func TestServerKeepsRoutesElsewhere(t *testing.T) {
 		"no server":                   {nil, client},
 		"no route":                    {srv, nil},
 		"another lock of the server":  {reflect.TypeFor[struct{ mu sync.Mutex }](), client},
-		"a lock elsewhere":            {reflect.TypeFor[struct{ lock struct{ mu sync.RWMutex } }](), client},
+		"a lock elsewhere":            {reflect.TypeFor[struct{ *server.Server }](), client},
 		"another kind of routes":      {srv, reflect.TypeFor[int]()},
 		"routes without a connection": {srv, reflect.TypeFor[struct{ mu sync.RWMutex }]()},
 		"another buffer": {srv, reflect.TypeFor[struct {
@@ -204,6 +204,9 @@ func TestFilterComesInBetween(t *testing.T) {
 		}
 	}()
 	m := r.next() // the server sends
+	for range 1000 {
+		attach(r.servers[0], func(nc net.Conn, _ func() int64) net.Conn { return nc })
+	}
 	r.filter(func() bool { return false })
 	close(stop)
 	<-done

@@ -7,6 +7,6 @@
 // does it. The active node then refuses them as if they had reached it whole. Requests keep their order.
 //
 // nats-server has no exported way to see what it sends on a route, so the package links to two methods of it, and puts
-// the filter where a route has its connection (routes.go). If nats-server has changed there, routes have no filter. The
+// the filter where a route has its connection (attach.go). If nats-server has changed there, routes have no filter. The
 // build tag noegress leaves all of that out.
 package egress

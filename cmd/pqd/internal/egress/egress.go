@@ -56,7 +56,8 @@ func (f *Filter) replaces(held func() int64, written int64) bool {
 	}
 	now, last := time.Now().UnixNano(), f.logged.Load()
 	if (last == 0 || now-last > int64(logEvery)) && f.logged.CompareAndSwap(last, now) {
-		f.Log.Warn("shedding load: more large requests come in here than reach the active node in time; for moments they go on without their content, and it refuses them")
+		f.Log.Warn("shedding load: more large requests come in here than reach the active node in time; " +
+			"for moments they go on without their content, and it refuses them")
 	}
 	return true
 }
