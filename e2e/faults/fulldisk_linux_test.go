@@ -166,69 +166,6 @@ func (s *smallDisk) foreign(megabytes int64) {
 	s.accepts()
 }
 
-// Another program takes the disk to the last byte, while pqd runs and while it does not. pqd serves purges, which free space, starts,
-// and loses nothing that it acknowledged.
-func TestDiskFullToTheLastByte(t *testing.T) {
-	t.Parallel()
-	if *pqd.Ops == 0 {
-		t.Skip("no -pq.ops: it needs a file system of its own")
-	}
-	d := disk.Mount(t, func() time.Duration { return 0 })
-	d.Forget()
-	d.Resize(700 << 20)
-	s := &smallDisk{disk: d, t: t, Process: testenv.Daemon(t, "PQ_STORE=local:"+filepath.Join(d.Dir, "store"))}
-	s.nc = s.Connect(t, nats.MaxReconnects(-1))
-	purged := []string{"first", "second"}
-	for _, queue := range append(purged, "jobs") {
-		for range 60 {
-			if why := pushed(t, s.nc, "pq."+queue+".push", megabyte()); why != "" {
-				t.Fatalf("a push was refused: %s", why)
-			}
-		}
-	}
-	foreign, err := os.Create(filepath.Join(d.Dir, "foreign"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer foreign.Close()
-	takeAll := func() {
-		for _, part := range []int{million, 4096, 512, 1} {
-			for err := error(nil); err == nil; {
-				_, err = foreign.Write(make([]byte, part))
-			}
-		}
-	}
-	frees := func(queue string) {
-		t.Helper()
-		before := d.Used()
-		s.ask("pq." + queue + ".admin.purge")
-		testenv.Await(t, "the space is free", func() bool { return before-d.Used() > 40*million })
-	}
-	takeAll()
-	s.AwaitLog(t, "only remove, purge and delete are served")
-	if why := pushed(t, s.nc, "pq.jobs.push", "x"); why != storeFull {
-		t.Errorf("a push on a full disk: %q", why)
-	}
-	frees(purged[0])
-	s.Kill(t)
-	takeAll()
-	s.Start(t)
-	s.nc = s.Connect(t, nats.MaxReconnects(-1))
-	s.ask("pq.jobs.info")
-	frees(purged[1])
-	if err := os.Remove(foreign.Name()); err != nil {
-		t.Fatal(err)
-	}
-	s.accepts()
-	for range 60 {
-		if body := pqd.Pop(t, s.nc, "jobs", "min"); len(body) != million {
-			t.Fatalf("popped %d bytes", len(body))
-		}
-	}
-	s.Stop(t)
-	testenv.CheckDir(t, filepath.Join(d.Dir, "store"))
-}
-
 // Whatever grows stops while more than half of what stays free is left: pushes, schedules, settings of keys, ids of pushes
 // and of pops, the attempts of items that are given back. Settlements and purges go on, and bring the room back.
 func TestReserve(t *testing.T) {

@@ -42,6 +42,7 @@ type Store struct {
 	last    atomic.Pointer[error] // hardly more than the spare file
 
 	reclaimed time.Time   // when reclaim was called last
+	held      int64       // bytes of the spare file at the last look
 	wasFull   bool        // at a look since then: items drained meanwhile have to be freed, too
 	refused   atomic.Bool // new items, by count, since the last look: the room is too small for them alone
 }
@@ -174,9 +175,13 @@ func (r *Store) update() {
 	}
 	full := r.full.Load() != nil || r.refused.Swap(false)
 	r.wasFull = r.wasFull || full
+	if r.held > 0 && held == 0 {
+		r.reclaimed = time.Time{} // as long as its room is there: without it a start, or a purge, needs room for all in memory
+	}
+	r.held = held
 	if r.wasFull && onDisk+held > 0 && time.Since(r.reclaimed) >= reclaimEvery { // it takes room at first
 		r.reclaimed, r.wasFull = time.Now(), full
-		if r.Last() != nil {
+		if r.Last() != nil && held > 0 {
 			r.engine.ReclaimCleared() // otherwise the spare file goes for nothing
 		} else {
 			r.engine.Reclaim()

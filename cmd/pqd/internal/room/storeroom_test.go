@@ -186,7 +186,12 @@ func TestSpareFileOfStore(t *testing.T) {
 			t.Errorf("with hardly any room it flushed %d times, and %d times what was cleared", reclaimed.Load(), e.cleared)
 		}
 		e.has = 0 // a write found no room
+		look(want, true, true, true, 0)
+		if reclaimed.Load() != 1 {
+			t.Errorf("with the room of the file it flushed %d times", reclaimed.Load())
+		}
 		e.cleared = 0
+		reclaimed.Store(0)
 		for range 10 {
 			look(0, true, true, true, 0)
 		}
