@@ -61,8 +61,9 @@ func newNodes(t testing.TB, env func(hosts []string) []string) *Nodes {
 	}
 	n, common := &Nodes{}, env(hosts)
 	for _, host := range hosts {
+		// A node that is started again needs its port again, which no connection of another program has at an address of its own.
 		p := newProcess(t)
-		p.env = append(p.env, "PQ_STORE=", "PQ_CLUSTER="+strings.Join(hosts, ","), "PQ_NODE="+host, "PQ_CLUSTER_SECRET="+secret, "PQ_LISTEN=127.0.0.1:0")
+		p.env = append(p.env, "PQ_STORE=", "PQ_CLUSTER="+strings.Join(hosts, ","), "PQ_NODE="+host, "PQ_CLUSTER_SECRET="+secret, "PQ_LISTEN="+host+":0")
 		p.env = append(p.env, common...)
 		n.All = append(n.All, p)
 	}
@@ -107,7 +108,7 @@ func (n *Nodes) Successor(t testing.TB, lost *Process) *Process {
 			p.env = append(p.env, setting)
 		}
 	}
-	p.env = append(p.env, "PQ_LISTEN=127.0.0.1:0", "PQ_HTTP=127.0.0.1:0")
+	p.env = append(p.env, "PQ_LISTEN="+address+":0", "PQ_HTTP=127.0.0.1:0")
 	p.Move(filepath.Join(p.work, "data"))
 	for i := range n.All {
 		if n.All[i] == lost {
