@@ -9,6 +9,7 @@ import (
 	"regexp"
 
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
+	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
 )
 
 // NotOthers are the permissions that only pqd's own user may have. The store holds the
@@ -17,7 +18,7 @@ const NotOthers fs.FileMode = 0o077
 
 // storeFile matches the names of a store's files. pqd changes the modes of no other files,
 // and not the mode of a directory with other files in it.
-var storeFile = regexp.MustCompile(`^(\d+\.(log|sst|blob)|(MANIFEST|OPTIONS)-\d+|marker\..*|LOCK|CURRENT|SYNCED|` + regexp.QuoteMeta(settings.SocketName) + `)$`)
+var storeFile = regexp.MustCompile(`^(\d+\.(log|sst|blob)|(MANIFEST|OPTIONS)-\d+|marker\..*|LOCK|CURRENT|SYNCED|` + regexp.QuoteMeta(local.SpareName) + `|` + regexp.QuoteMeta(settings.SocketName) + `)$`)
 
 // KeepPrivate removes other users' access to the store in dir, which this process has open.
 // Files made later are private from the start: main sets the umask.
