@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	code := 1
 	err := withBridge(func(at string) {
 		url = at
-		code = m.Run()
+		code = testenv.RunBeside(m)
 	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

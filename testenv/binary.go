@@ -48,7 +48,7 @@ func Main(m *testing.M) int {
 			return 1
 		}
 	}
-	return m.Run()
+	return RunBeside(m)
 }
 
 // lookAtSources looks at each file that programs under test are built from, or that others run. go test notes which

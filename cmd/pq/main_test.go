@@ -3,6 +3,8 @@ package main
 import (
 	"os"
 	"testing"
+
+	"github.com/pqbridge/pqbridge/testenv"
 )
 
 // asPQ is the variable that makes this program pq, for tests that need a process.
@@ -12,5 +14,5 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asPQ) != "" {
 		main()
 	}
-	os.Exit(m.Run())
+	os.Exit(testenv.RunBeside(m))
 }
