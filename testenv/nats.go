@@ -3,6 +3,7 @@ package testenv
 import (
 	"fmt"
 	"net"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -134,10 +135,16 @@ func (s *Server) Connect(t testing.TB, options ...nats.Option) *nats.Conn {
 }
 
 // Restart takes the server down and starts it again at the same address, with
-// its options changed.
+// its options changed. The system gives free ports to outgoing connections: the server starts when no other
+// program has its port.
 func (s *Server) Restart(t testing.TB, changes ...func(*server.Options)) {
 	t.Helper()
 	s.Shutdown()
+	address := net.JoinHostPort(s.options.Host, strconv.Itoa(s.options.Port))
+	Await(t, "the port of the server is free", func() bool {
+		l, err := net.Listen("tcp", address)
+		return err == nil && l.Close() == nil
+	})
 	for _, change := range changes {
 		change(s.options)
 	}
