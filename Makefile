@@ -53,7 +53,7 @@ SIZED   = ./bridge ./fdbpq/kv/local ./internal/gateway
 SIZES   = ^Test(MetricsAreBounded|LinkTakesTheLargestItem|PowerLoss|Salvage|ConformanceAfterPowerLoss|GapsNeverHideRows|PowerLossWithoutSync|OpenOnFailingDisk|OverwritingKeepsTransactionsSmall|LargestPayload|SourceStopsAtAMessageThatIsTooLarge|Order|Longest|NestedBodies)$$
 
 # Everything, with the race detector.
-NIGHT    = -race -vet=off -parallel 4 -timeout 2h
+EVERYTHING = -race -vet=off -parallel 4 -timeout 2h
 LIMIT    = 1h
 
 CAMPAIGNS = $(addprefix campaign/,model linearize callers simulate forge netfaults powercut diskfaults cluster gaps foundationdb schedules sources links results celery imports bulk deploys soak console crowd overload tenants versions)
@@ -99,7 +99,7 @@ nightly: ## what takes long, at low priority, in 90 minutes at most: all tests w
 	@SEED='$(SEED)' FDB='$(FDB)' .ci/nightly
 
 test-everything:
-	$(GATE) -limit 1h -flaky bin/test/flaky -- -programs $(NIGHT) $(PACKAGES)
+	$(GATE) -limit 1h -flaky bin/test/flaky -- -programs $(EVERYTHING) $(PACKAGES)
 	@$(NOT_TESTED)
 
 # What the gate has with the race detector alone.
@@ -108,7 +108,7 @@ test-plain:
 
 # What has goroutines of its own, on one processor and on more than there are.
 test-race-again:
-	$(GATE) -limit 1h -flaky bin/test/flaky -- $(NIGHT) -count 1 -cpu 1,8 $(RACED)
+	$(GATE) -limit 1h -flaky bin/test/flaky -- $(EVERYTHING) -count 1 -cpu 1,8 $(RACED)
 
 test-cluster: ## the tests of the queues on the replicated engine
 	PQ_TEST_ENGINE=cluster $(GO) test -timeout $(LIMIT) ./fdbpq
@@ -144,7 +144,7 @@ test-foundationdb: ## tests on FoundationDB, in 15 minutes at most; a failure wh
 
 test-foundationdb-whole:
 	$(if $(FDB),,@echo '$(NO_FDB)'; exit 1)
-	$(FDB_SUITE) -limit 1h -flaky bin/test/flaky -most 1h -whole -- -programs $(NIGHT) -tags fdb -p 1 $(FDB_WHOLE)
+	$(FDB_SUITE) -limit 1h -flaky bin/test/flaky -most 1h -whole -- -programs $(EVERYTHING) -tags fdb -p 1 $(FDB_WHOLE)
 
 check-foundationdb:
 	@$(if $(FDB),$(MAKE) --no-print-directory test-foundationdb,echo '*** NOT TESTED ON FOUNDATIONDB: $(NO_FDB) ***')
