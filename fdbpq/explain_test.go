@@ -242,3 +242,64 @@ func TestExplainBehindLargeItems(t *testing.T) {
 		})
 	})
 }
+
+// Of the items that hold a key, explain names the one that a worker has had for longest, before one that waits between two leases.
+func TestExplainNamesWhoHoldsAKeyForLongest(t *testing.T) {
+	for name, c := range map[string]struct {
+		first, second func(f *fixture) // take an item each
+		want          string
+	}{
+		"a worker after a mover":  {mover, worker("late"), "late"},
+		"a mover after a worker":  {worker("early"), mover, "early"},
+		"a worker after a worker": {worker("early"), worker("late"), "early"},
+		"a more urgent item": {worker("early"), func(f *fixture) {
+			f.keyed("q", "k", 0, 1)
+			worker("late")(f)
+		}, "early"},
+		"an item that failed in front": {failing, worker("late"), "late"},
+		"an item that failed behind":   {worker("early"), failing, "early"},
+		"only an item that has failed": {failing, func(*fixture) {}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachHold(t, func(f *fixture) {
+				f.configure("q", `{"key_limit":2}`)
+				last := f.keyed("q", "k", 5, 3)[2]
+				c.first(f)
+				f.pass(time.Second)
+				c.second(f)
+				f.configure("q", `{"key_order":true}`) // an item that failed keeps its key
+				f.pass(time.Second)
+				f.view(func(r kv.Reader) error {
+					q := f.Queue("q")
+					stored, err := q.Get(r, last)
+					if err != nil {
+						return err
+					}
+					e, err := q.ExplainItem(r, stored)
+					if err != nil {
+						return err
+					}
+					if e.WaitsFor != fdbpq.WaitsForKeyOrder || e.Item == nil || e.Holder != c.want {
+						t.Errorf("the item waits for %q, held by %q, expected %q", e.WaitsFor, e.Holder, c.want)
+					}
+					return nil
+				})
+			})
+		})
+	}
+}
+
+func mover(f *fixture) { f.holds("q", "mover", 1) }
+
+func worker(name string) func(f *fixture) {
+	return func(f *fixture) { f.leaseAs("q", name, time.Hour) }
+}
+
+func failing(f *fixture) {
+	item := f.leaseOne("q", time.Minute)
+	f.configure("q", `{"key_order":true}`)
+	if err := f.nack(*item.Lease, time.Hour); err != nil {
+		f.Fatal(err)
+	}
+	f.configure("q", `{"key_order":false}`)
+}
