@@ -79,7 +79,7 @@ generate: ## write what follows from package protocol: schemas, and what else ha
 	$(GO) generate ./protocol
 
 test: ## what each change passes, in minutes: all tests but those of make nightly
-	$(GATE) -- $(PLAIN) $(if $(WHOLE),$(OTHERS) -- $(FLAGS) -p 3 -parallel 8 -run '$(SIZES)' $(SIZED) -- $(RACE) $(RACED),$(PACKAGES))
+	$(GATE) -seconds .ci/seconds -- $(PLAIN) $(if $(WHOLE),$(OTHERS) -- $(FLAGS) -p 3 -parallel 8 -run '$(SIZES)' $(SIZED) -- $(RACE) $(RACED),$(PACKAGES))
 	@$(NOT_TESTED)
 
 # A new field, header, reason or verb stands in tables, and in what repeats them in other languages and in words. These tests name the

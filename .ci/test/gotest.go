@@ -28,6 +28,8 @@ func goTest(ctx context.Context, args, env []string, limit time.Duration, r *rec
 		return 0, err
 	}
 	ended := make(chan struct{})
+	followed := make(chan seconds, 1)
+	go func() { followed <- follow(cmd.Process.Pid, ended) }()
 	go watch(cmd.Process.Pid, limit, r, ended)
 	defer context.AfterFunc(ctx, func() {
 		end(cmd.Process.Pid)
@@ -49,6 +51,7 @@ func goTest(ctx context.Context, args, env []string, limit time.Duration, r *rec
 		}
 	}
 	close(ended)
+	r.seconds = <-followed
 	err = cmd.Wait()
 	return cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), err
 }

@@ -11,6 +11,9 @@
 //
 // A test that runs for longer than -limit gets SIGQUIT: it prints its goroutines, and those of its pqd.
 //
+// A run ends with the processor seconds of packages, and leaves them in <folder>/seconds. With -seconds it names those
+// that took more than in that file, for the same machine.
+//
 // A run with a -suite ends with one line about it: how many tests of how many packages there were or, when
 // -most is over, which packages were not tested. Those are a failure with -whole alone. A test that failed always is.
 package main
@@ -21,6 +24,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -35,6 +39,7 @@ func main() {
 	folder := flag.String("folder", "bin/test", "where the programs under test and the logs of failed tests go")
 	programs := flag.String("programs", "./cmd/pq ./cmd/pqd ./examples/worker", "the programs that tests start")
 	flakyFile := flag.String("flaky", ".ci/flaky", "list of the tests that were flaky")
+	secondsFile := flag.String("seconds", "", "a file with the processor seconds of an earlier run, to which those of this one are compared")
 	var of suite
 	flag.StringVar(&of.name, "suite", "", "what the last line of the output is about")
 	flag.DurationVar(&of.most, "most", 0, "how long a suite may run; 0: for as long as it takes")
@@ -56,7 +61,7 @@ func main() {
 		defer stop()
 	}
 	os.Exit(run(ctx, groups, settings{
-		out: os.Stdout, limit: *limit, folder: *folder, flaky: *flakyFile, suite: of,
+		out: os.Stdout, limit: *limit, folder: *folder, flaky: *flakyFile, seconds: *secondsFile, suite: of,
 		programs: strings.Fields(*programs), beside: []string{"clients", "e2e/testdata"},
 	}))
 }
@@ -66,6 +71,7 @@ type settings struct {
 	limit    time.Duration
 	folder   string
 	flaky    string
+	seconds  string   // a file with an earlier run's
 	programs []string // that tests start
 	beside   []string // folders with what tests run in other programs
 	suite    suite
@@ -91,7 +97,7 @@ func run(ctx context.Context, groups [][]string, s settings) int {
 	s.out = &sharedWriter{to: s.out}
 	showFlaky(s.out, s.flaky)
 	began := time.Now()
-	sum := &summary{out: s.out, skipped: make(map[string]int)}
+	sum := &summary{out: s.out, skipped: make(map[string]int), seconds: make(seconds), was: readSeconds(s.seconds)}
 	var again []failure
 	for _, args := range groups {
 		failed, err := first(ctx, args, s, sum)
@@ -134,6 +140,9 @@ func run(ctx context.Context, groups [][]string, s settings) int {
 		fmt.Fprintln(s.out, "test:", err)
 	}
 	code := sum.show(flaky, time.Since(began))
+	if err := sum.seconds.write(filepath.Join(s.folder, "seconds")); err != nil {
+		fmt.Fprintln(s.out, "test:", err)
+	}
 	if s.suite.name == "" {
 		return code
 	}

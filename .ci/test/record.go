@@ -65,6 +65,7 @@ type recorder struct {
 	skipped  map[string]int // by why
 	passed   int
 	done     []string // packages that were tested to the end
+	seconds  seconds
 }
 
 type timed struct {

@@ -21,6 +21,8 @@ type summary struct {
 	passed  int
 	done    []string // packages that were tested to the end
 	cpu     time.Duration
+	seconds seconds
+	was     seconds // of an earlier run
 }
 
 func (s *summary) add(r *recorder, cpu time.Duration) {
@@ -28,6 +30,7 @@ func (s *summary) add(r *recorder, cpu time.Duration) {
 	s.passed += r.passed
 	s.done = append(s.done, r.done...)
 	s.cpu += cpu
+	s.seconds.add(r.seconds)
 	for why, n := range r.skipped {
 		s.skipped[why] += n
 	}
@@ -39,6 +42,7 @@ func (s *summary) show(flaky []failure, took time.Duration) int {
 	for _, t := range s.slow[:min(shownSlow, len(s.slow))] {
 		fmt.Fprintf(s.out, "slow: %6.1fs %s\n", t.took, t.what)
 	}
+	s.seconds.show(s.out, s.was, s.cpu-s.seconds.sum())
 	skipped := 0
 	for _, why := range slices.Sorted(maps.Keys(s.skipped)) {
 		fmt.Fprintf(s.out, "skipped: %d because %s\n", s.skipped[why], why)
