@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/egress"
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
@@ -135,7 +136,7 @@ func (f *messageFilter) next() bool {
 		f.give(end, 0)
 		return true
 	}
-	size, to, ok := lastNumber(line)
+	size, to, ok := egress.LastNumber(line)
 	if !ok {
 		f.give(end, 0)
 		return true
@@ -143,7 +144,7 @@ func (f *messageFilter) next() bool {
 	size += len("\r\n")
 	headers := 0
 	if isHMsg {
-		if headers, to, ok = lastNumber(to); !ok || headers > size {
+		if headers, to, ok = egress.LastNumber(to); !ok || headers > size {
 			f.give(end, size)
 			return true
 		}
@@ -194,18 +195,6 @@ func (f *messageFilter) mustShed(size int) bool {
 		f.shed()
 	}
 	return true
-}
-
-// lastNumber reads the number at the end of a control line, and returns the line before
-// the number.
-func lastNumber(line []byte) (n int, before []byte, ok bool) {
-	line = bytes.TrimRight(line, " \t\r\n")
-	at := len(line)
-	for unit := 1; at > 0 && line[at-1] >= '0' && line[at-1] <= '9' && unit <= 1e9; unit *= 10 {
-		at--
-		n += unit * int(line[at]-'0')
-	}
-	return n, line[:at], at < len(line) && at > 0 && line[at-1] == ' '
 }
 
 // give passes on the bytes that were parsed, and the given number after them.

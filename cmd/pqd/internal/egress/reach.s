@@ -1,1 +1,1 @@
-// This file lets reach.go declare a function without a body.
+// This file lets attach.go declare a function without a body.

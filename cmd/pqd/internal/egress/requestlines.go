@@ -26,7 +26,7 @@ func (r *Requests) look(line []byte, sheds func(size int) bool) (size int, inste
 	default:
 		return 0, nil
 	}
-	size, to, ok := lastNumber(line)
+	size, to, ok := LastNumber(line)
 	if !ok {
 		return 0, nil
 	}
@@ -35,7 +35,7 @@ func (r *Requests) look(line []byte, sheds func(size int) bool) (size int, inste
 		return size, nil
 	}
 	if sizes == 2 {
-		if _, to, ok = lastNumber(to); !ok {
+		if _, to, ok = LastNumber(to); !ok {
 			return size, nil
 		}
 	}
@@ -66,9 +66,10 @@ func (r *Requests) has(fields [][]byte) bool {
 		slices.ContainsFunc(r.Prefixes, func(prefix string) bool { return bytes.HasPrefix(fields[2], []byte(prefix)) })
 }
 
-// lastNumber reads the number at the end of a line, and returns the line before it, with the space.
-func lastNumber(line []byte) (n int, before []byte, ok bool) {
-	line = bytes.TrimRight(line, " \r\n")
+// LastNumber reads the number at the end of a line of the protocol between clients and servers, and returns the line before
+// it, with the space.
+func LastNumber(line []byte) (n int, before []byte, ok bool) {
+	line = bytes.TrimRight(line, " \t\r\n")
 	at := len(line)
 	for unit := 1; at > 0 && line[at-1] >= '0' && line[at-1] <= '9' && unit <= 1e9; unit *= 10 {
 		at--
