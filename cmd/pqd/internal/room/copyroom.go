@@ -20,7 +20,7 @@ type Copy struct {
 	log   *slog.Logger
 	spare atomic.Pointer[spareFile] // nil: the copy is not open yet
 	owed  atomic.Int64              // bytes of the spare file that are missing, and count as taken
-	last  atomic.Pointer[error]     // hardly any room is left
+	last  level                     // hardly any room is left
 }
 
 // copied is a copy that has a spare file.
@@ -31,9 +31,17 @@ type copied interface {
 
 // NewCopy returns the room of the node with these settings.
 func NewCopy(s settings.Settings, log *slog.Logger) *Copy {
-	return &Copy{log: log, look: func() (int64, int64, error) {
+	return newCopy(func() (int64, int64, error) {
 		free, size, err := Free(string(s.Data))
 		return free, s.MinFree.Of(size), err
+	}, log)
+}
+
+func newCopy(look func() (free, least int64, err error), log *slog.Logger) *Copy {
+	return &Copy{look: look, log: log, last: level{
+		severity: slog.LevelError,
+		begins:   "the disk of the store is nearly full to the last byte: while this node is active, only remove, purge and delete are served",
+		ends:     "the disk of the store has room for settlements again",
 	}}
 }
 
@@ -56,7 +64,8 @@ func (c *Copy) Look() error {
 				less = lessSpareAlone
 			}
 		}
-		c.noteLast(s, besides, least, less)
+		_, want := s.of.Spare()
+		c.last.note(c.log, isLast(besides, want, c.Last() != nil), func() error { return lastRoom(besides, least, less) })
 	}
 	c.owed.Store(0)
 	if less != "" {
@@ -82,22 +91,6 @@ func (c *Copy) giveUp(s *spareFile, free int64) bool {
 	return true
 }
 
-func (c *Copy) noteLast(s *spareFile, free, least int64, less string) {
-	_, want := s.of.Spare()
-	was := c.last.Load()
-	switch {
-	case isLast(free, want, was != nil):
-		why := lastRoom(free, least, less)
-		c.last.Store(&why)
-		if was == nil {
-			c.log.Error("the disk of the store is nearly full to the last byte: while this node is active, only remove, purge and delete are served", "why", why)
-		}
-	case was != nil:
-		c.last.Store(nil)
-		c.log.Info("the disk of the store has room for settlements again")
-	}
-}
-
 // Exhausted says why a disk has so little free that only requests that make room should be served, or nil. It looks at the disk.
 func (c *Copy) Exhausted() error { return c.below(reservePart, onlyReserve) }
 
@@ -114,12 +107,7 @@ func (c *Copy) below(part int64, why func(free, least int64, less string) error)
 }
 
 // Last says why only what ends items should be served, or nil.
-func (c *Copy) Last() error {
-	if why := c.last.Load(); why != nil {
-		return *why
-	}
-	return nil
-}
+func (c *Copy) Last() error { return c.last.why() }
 
 // GiveUpEarly removes the spare file of a node's copy at a start on a disk that is full: the NATS server of the node starts before the
 // copy is open, and cannot do so without room.

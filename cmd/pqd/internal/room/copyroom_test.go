@@ -34,7 +34,7 @@ func TestSpareFileOfCopy(t *testing.T) {
 		var gone error
 		var log bytes.Buffer
 		e := &engineOf{free: &free, want: want}
-		c := &Copy{log: slog.New(slog.NewTextHandler(&log, nil)), look: func() (int64, int64, error) { return free.Load(), least, gone }}
+		c := newCopy(func() (int64, int64, error) { return free.Load(), least, gone }, slog.New(slog.NewTextHandler(&log, nil)))
 		look := func(bytes int64, full, low, last bool, has int64) {
 			t.Helper()
 			free.Store(bytes)

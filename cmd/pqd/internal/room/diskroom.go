@@ -1,10 +1,13 @@
 package room
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"path/filepath"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -99,6 +102,45 @@ func halfReserve(free, least int64, less string) error {
 // lastRoom says the same of a disk on which hardly the room of the spare file is left.
 func lastRoom(free, least int64, less string) error {
 	return fmt.Errorf("%w: so near to a full disk only remove, purge and delete are served", tooLittle(free, least, less))
+}
+
+// level is something that is refused while less than a bound is free, and until some more is.
+type level struct {
+	now          atomic.Pointer[error]
+	severity     slog.Level
+	begins, ends string // in the log
+}
+
+// why says why there is too little room, or nil.
+func (l *level) why() error {
+	if why := l.now.Load(); why != nil {
+		return *why
+	}
+	return nil
+}
+
+// bound is how much has to be free, which is more while there was too little.
+func (l *level) bound(bytes int64) int64 {
+	if l.why() != nil {
+		bytes += bytes / moreRoom
+	}
+	return bytes
+}
+
+// note notes whether there is too little room, and logs a change.
+func (l *level) note(log *slog.Logger, below bool, says func() error) {
+	was := l.why()
+	switch {
+	case below:
+		why := says()
+		l.now.Store(&why)
+		if was == nil {
+			log.Log(context.Background(), l.severity, l.begins, "why", why)
+		}
+	case was != nil:
+		l.now.Store(nil)
+		log.Info(l.ends)
+	}
 }
 
 // diskMetrics are the numbers of the disk of the store, or of this pqd's copy.

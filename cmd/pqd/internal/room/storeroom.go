@@ -35,11 +35,8 @@ type Store struct {
 	soon   atomic.Int64 // with less left the next look comes at once
 	due    chan struct{}
 
-	// Why there is too little room, from much to hardly any.
-	full    atomic.Pointer[error]
-	reserve atomic.Pointer[error] // the reserve alone is left
-	low     atomic.Pointer[error] // half of it
-	last    atomic.Pointer[error] // hardly more than the spare file
+	// From much room to hardly any.
+	full, reserve, low, last level
 
 	reclaimed time.Time   // when reclaim was called last
 	held      int64       // bytes of the spare file at the last look
@@ -87,6 +84,26 @@ func Watch(ctx context.Context, s settings.Settings, db *local.DB, log *slog.Log
 
 func newStore(look func() (free, least int64), engine engine, log *slog.Logger) *Store {
 	r := &Store{look: look, engine: engine, spare: spareFile{of: engine, log: log}, log: log, due: make(chan struct{}, 1)}
+	r.full = level{
+		severity: slog.LevelWarn,
+		begins:   "the disk of the store is nearly full: new items are refused, and everything else goes on",
+		ends:     "the disk of the store has room for new items again",
+	}
+	r.reserve = level{
+		severity: slog.LevelError,
+		begins:   "the disk of the store is full: only requests that make room are served",
+		ends:     "the disk of the store has room for leases and changes again",
+	}
+	r.low = level{
+		severity: slog.LevelError,
+		begins:   "the disk of the store is full: items do not return to their queues",
+		ends:     "the disk of the store has room for items that return to their queues again",
+	}
+	r.last = level{
+		severity: slog.LevelError,
+		begins:   "the disk of the store is nearly full to the last byte: only remove, purge and delete are served",
+		ends:     "the disk of the store has room for settlements again",
+	}
 	r.update()
 	return r
 }
@@ -103,8 +120,8 @@ var errRoomCounted = errors.New("the disk of the store has just come near to PQ_
 // Admit counts new items of this many bytes, and says why the store does not take them, or
 // nil.
 func (r *Store) Admit(bytes int) error {
-	if why := r.full.Load(); why != nil {
-		return *why
+	if why := r.full.why(); why != nil {
+		return why
 	}
 	left := r.left.Add(-int64(bytes))
 	if left < r.soon.Load() {
@@ -122,27 +139,22 @@ func (r *Store) Admit(bytes int) error {
 
 // Reserve says why the store serves only what makes room, or nil.
 func (r *Store) Reserve() error {
-	if why := r.reserve.Load(); why != nil {
-		return cmp.Or(r.Last(), *why)
+	if why := r.reserve.why(); why != nil {
+		return cmp.Or(r.Last(), why)
 	}
 	return nil
 }
 
 // Low says why the store writes no item again, or nil.
 func (r *Store) Low() error {
-	if why := r.low.Load(); why != nil {
-		return cmp.Or(r.Last(), *why)
+	if why := r.low.why(); why != nil {
+		return cmp.Or(r.Last(), why)
 	}
 	return nil
 }
 
 // Last says why the store serves only what ends items, or nil. Then Reserve says so, too.
-func (r *Store) Last() error {
-	if why := r.last.Load(); why != nil {
-		return *why
-	}
-	return nil
-}
+func (r *Store) Last() error { return r.last.why() }
 
 // update looks at the disk.
 func (r *Store) update() {
@@ -153,27 +165,14 @@ func (r *Store) update() {
 	if free < onDisk && size > held {
 		less += lessSpare
 	}
-	r.updateLast(free, least, size, less)
-	r.updateReserve(free, least, less)
-	r.updateLow(free, least, less)
+	r.last.note(r.log, isLast(free, size, r.Last() != nil), func() error { return lastRoom(free, least, less) })
+	r.reserve.note(r.log, free < r.reserve.bound(least/reservePart), func() error { return onlyReserve(free, least, less) })
+	r.low.note(r.log, free < r.low.bound(least/lowPart), func() error { return halfReserve(free, least, less) })
 	r.soon.Store((free - least) / 2)
 	r.left.Store(free - least)
-	was := r.full.Load()
-	if was != nil {
-		least += least / moreRoom
-	}
-	switch {
-	case free < least:
-		why := tooLittle(free, least, less)
-		r.full.Store(&why)
-		if was == nil {
-			r.log.Warn("the disk of the store is nearly full: new items are refused, and everything else goes on", "why", why)
-		}
-	case was != nil:
-		r.full.Store(nil)
-		r.log.Info("the disk of the store has room for new items again")
-	}
-	full := r.full.Load() != nil || r.refused.Swap(false)
+	bound := r.full.bound(least)
+	r.full.note(r.log, free < bound, func() error { return tooLittle(free, bound, less) })
+	full := r.full.why() != nil || r.refused.Swap(false)
 	r.wasFull = r.wasFull || full
 	if r.held > 0 && held == 0 {
 		r.reclaimed = time.Time{} // as long as its room is there: without it a start, or a purge, needs room for all in memory
@@ -189,63 +188,9 @@ func (r *Store) update() {
 	}
 }
 
-// updateLast notes whether hardly the room of the spare file is left.
-func (r *Store) updateLast(free, least, size int64, less string) {
-	was := r.last.Load()
-	switch {
-	case isLast(free, size, was != nil):
-		why := lastRoom(free, least, less)
-		r.last.Store(&why)
-		if was == nil {
-			r.log.Error("the disk of the store is nearly full to the last byte: only remove, purge and delete are served", "why", why)
-		}
-	case was != nil:
-		r.last.Store(nil)
-		r.log.Info("the disk of the store has room for settlements again")
-	}
-}
-
-// updateReserve notes whether the reserve alone is left.
-func (r *Store) updateReserve(free, least int64, less string) {
-	reserve, was := least/reservePart, r.reserve.Load()
-	if was != nil {
-		reserve += reserve / moreRoom
-	}
-	switch {
-	case free < reserve:
-		why := onlyReserve(free, least, less)
-		r.reserve.Store(&why)
-		if was == nil {
-			r.log.Error("the disk of the store is full: only requests that make room are served", "why", why)
-		}
-	case was != nil:
-		r.reserve.Store(nil)
-		r.log.Info("the disk of the store has room for leases and changes again")
-	}
-}
-
-// updateLow notes whether no item is written again.
-func (r *Store) updateLow(free, least int64, less string) {
-	bound, was := least/lowPart, r.low.Load()
-	if was != nil {
-		bound += bound / moreRoom
-	}
-	switch {
-	case free < bound:
-		why := halfReserve(free, least, less)
-		r.low.Store(&why)
-		if was == nil {
-			r.log.Error("the disk of the store is full: items do not return to their queues", "why", why)
-		}
-	case was != nil:
-		r.low.Store(nil)
-		r.log.Info("the disk of the store has room for items that return to their queues again")
-	}
-}
-
 // every is the time between looks.
 func (r *Store) every() time.Duration {
-	if r.full.Load() != nil {
+	if r.full.why() != nil {
 		return fullEvery
 	}
 	return roomEvery
