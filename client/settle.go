@@ -28,7 +28,8 @@ func (c *Client) Attach(ackSubject string) (*Item, error) {
 func (i *Item) Ack(ctx context.Context) error { return i.settle(ctx, "ack", protocol.SettleAck) }
 
 // AckWith is Ack, and says what came of the work: the queue keeps that as the [Result] of the item, if its push asked for one with
-// [ResultTTL]. A larger result than an item may have fails with [ErrTooLarge], and the lease goes on.
+// [ResultTTL]. If the item has ended otherwise by then, such as by its TTL, AckWith returns [ErrLeaseLost]. A larger result than an
+// item may have fails with [ErrTooLarge], and the lease goes on.
 func (i *Item) AckWith(ctx context.Context, result []byte) error {
 	return i.once(func() error {
 		_, err := i.settlement(ctx, &settling{item: i, op: "ack", body: protocol.SettleAck + " " + string(result), result: true})

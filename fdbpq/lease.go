@@ -64,10 +64,14 @@ func (e *LostError) Error() string { return "lease lost: " + string(e.Reason) }
 type Lost string
 
 const (
-	LostGone  Lost = "gone"  // the item was acknowledged or terminated, popped for good, removed or purged
-	LostTaken Lost = "taken" // the item has a later lease
+	// The item has left its queue. If the queue keeps what became of it, and this was an acknowledgement or its termination, the lease
+	// may have ended it just so.
+	LostGone Lost = "gone"
 
-	// After these Ack and Terminate still work until the item is popped.
+	// The item has a later lease, or has left its queue in another way than the lease would have it.
+	LostTaken Lost = "taken"
+
+	// After these Ack and Terminate still work until the item is popped, unless the item's time is over, too.
 	LostReturned Lost = "returned" // the item was given back
 	LostExpired  Lost = "expired"  // it ran out
 )

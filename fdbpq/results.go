@@ -152,6 +152,26 @@ func (rs results) count(size, n int64) {
 	rs.tally.ResultBytes += n * (KeptBytes + size)
 }
 
+// lost says why the item of a lease is not there, of which a settlement would have ended it in some way. Who has no answer to a settlement
+// and repeats it takes [LostGone] for success, so a result that is kept and tells of another end is another reason.
+func (rs results) lost(lease Lease, how Finish) error {
+	if how == "" || !rs.state.results {
+		return &LostError{LostGone}
+	}
+	kept, err := rs.read(rs.snapshot, lease.place.Suffix)
+	switch {
+	case err != nil:
+		return err
+	case kept == nil || kept.IDPriority != lease.idPriority:
+		return &LostError{LostGone}
+	case Finish(kept.How) == FinishExpired:
+		return &LostError{LostExpired}
+	case Finish(kept.How) != how || kept.Deliveries > lease.Fence: // each lease counts one delivery at most
+		return &LostError{LostTaken}
+	}
+	return &LostError{LostGone}
+}
+
 // read reads the result of the item with a suffix, nil if there is none. Its body may lie in parts.
 func (rs results) read(r kv.Reader, suffix string) (*layout.Result, error) {
 	row, err := r.Get(layout.KeptKey(rs.name, suffix))

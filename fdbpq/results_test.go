@@ -756,6 +756,52 @@ func TestResultIsThatOfOneSettlement(t *testing.T) {
 	})
 }
 
+// Who has no answer to a settlement repeats it, and takes "gone" for the answer to the first attempt: so a lease that has not ended an
+// item whose result is kept hears another reason.
+func TestRepeatedSettlementsOfItemsWithResults(t *testing.T) {
+	t.Parallel()
+	ack := func(f *fixture, l fdbpq.Lease) error { return f.ack(l) }
+	term := func(f *fixture, l fdbpq.Lease) error { return f.terminate(l) }
+	next := func(f *fixture, end func(*fixture, fdbpq.Lease) error) {
+		f.pass(time.Minute)
+		f.sweep()
+		if err := end(f, *f.leaseOne("q", time.Minute).Lease); err != nil {
+			f.Fatal(err)
+		}
+	}
+	for name, c := range map[string]struct {
+		ended     func(f *fixture, l fdbpq.Lease) // how the item ends, unless l does that
+		ack, term fdbpq.Lost
+	}{
+		"by it":            {func(f *fixture, l fdbpq.Lease) { _ = ack(f, l) }, fdbpq.LostGone, fdbpq.LostTaken},
+		"terminated by it": {func(f *fixture, l fdbpq.Lease) { _ = term(f, l) }, fdbpq.LostTaken, fdbpq.LostGone},
+		"by a later lease": {func(f *fixture, _ fdbpq.Lease) { next(f, ack) }, fdbpq.LostTaken, fdbpq.LostTaken},
+		"terminated later": {func(f *fixture, _ fdbpq.Lease) { next(f, term) }, fdbpq.LostTaken, fdbpq.LostTaken},
+		"expired":          {func(f *fixture, _ fdbpq.Lease) { f.pass(time.Hour); f.sweep() }, fdbpq.LostExpired, fdbpq.LostExpired},
+		"removed": {func(f *fixture, l fdbpq.Lease) {
+			f.update(func(tx kv.Tx) error {
+				_, _, err := f.Queue("q").Remove(tx, l.ID())
+				return err
+			})
+		}, fdbpq.LostTaken, fdbpq.LostTaken},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachEngine(t, func(t *testing.T, open func() kv.DB) {
+				f := openFixture(t, open)
+				f.asking("q", fdbpq.NewItem{TTL: time.Hour})
+				l := *f.leaseOne("q", time.Minute).Lease
+				c.ended(f, l)
+				if err := ack(f, l); lost(err) != c.ack {
+					t.Errorf("an acknowledgement afterwards: %v, expected %q", err, c.ack)
+				}
+				if err := term(f, l); lost(err) != c.term {
+					t.Errorf("a termination afterwards: %v, expected %q", err, c.term)
+				}
+			})
+		})
+	}
+}
+
 // Transactions that end items, and keep what became of them, do not conflict because of that.
 func TestResultsDoNotConflict(t *testing.T) {
 	t.Parallel()

@@ -19,8 +19,8 @@ type Settled struct {
 
 // Ack deletes the item. It also works when the lease has run out and the item was not
 // popped since; tokens of a rate that came back are then taken again. All settlements return
-// *LostError for a lost lease, without effect. All others return ErrNoRoom, without effect, where only the last of the room is left
-// (see Options.Low), unless the item leaves its queue.
+// *LostError for a lost lease, without effect; LostGone is also what an earlier attempt of the same settlement leaves. All others
+// return ErrNoRoom, without effect, where only the last of the room is left (see Options.Low), unless the item leaves its queue.
 func (q Queue) Ack(tx kv.Tx, lease Lease) (Settled, error) { return q.AckWith(tx, lease, nil) }
 
 // AckWith is Ack with the result of the item's work, which the queue keeps if the push of the item has asked for it, and Settled says
@@ -31,7 +31,7 @@ func (q Queue) AckWith(tx kv.Tx, lease Lease, result []byte) (Settled, error) {
 	}
 	done := finish{how: FinishDone, body: result}
 	var kept Kept
-	settled, err := q.settle(tx, lease, untilTakenAgain, func(qtx *queueTx, l *layout.Item) (err error) {
+	settled, err := q.settle(tx, lease, FinishDone, untilTakenAgain, func(qtx *queueTx, l *layout.Item) (err error) {
 		kept, err = qtx.finished(l, done)
 		return err
 	})
@@ -50,7 +50,7 @@ func (q Queue) Nack(tx kv.Tx, lease Lease, nack Nack) (Settled, error) {
 	if err := checkRetry(nack.Delay); err != nil {
 		return Settled{}, err
 	}
-	return q.settle(tx, lease, whileItLasts, func(qtx *queueTx, l *layout.Item) error {
+	return q.settle(tx, lease, "", whileItLasts, func(qtx *queueTx, l *layout.Item) error {
 		if err := qtx.store.room.goesBack(); err != nil {
 			return err
 		}
@@ -63,7 +63,7 @@ func (q Queue) Nack(tx kv.Tx, lease Lease, nack Nack) (Settled, error) {
 // holder does not go on. A reason is for the record of the attempt. Without a reason no consumer has begun with
 // the item: no attempt is recorded, and the tokens of a rate come back.
 func (q Queue) GiveBack(tx kv.Tx, lease Lease, reason string) (Settled, error) {
-	return q.settle(tx, lease, whileItLasts, func(qtx *queueTx, l *layout.Item) error {
+	return q.settle(tx, lease, "", whileItLasts, func(qtx *queueTx, l *layout.Item) error {
 		if err := qtx.store.room.goesBack(); err != nil {
 			return err
 		}
@@ -122,7 +122,8 @@ const (
 	untilTakenAgain validity = true  // until the item is popped again
 )
 
-func (q Queue) settle(tx kv.Tx, lease Lease, when validity, fn func(*queueTx, *layout.Item) error) (Settled, error) {
+// settle settles a lease. how is how the item ends by that, "" if it stays.
+func (q Queue) settle(tx kv.Tx, lease Lease, how Finish, when validity, fn func(*queueTx, *layout.Item) error) (Settled, error) {
 	qtx, err := q.begin(tx)
 	if err != nil {
 		return Settled{}, err
@@ -139,7 +140,7 @@ func (q Queue) settle(tx kv.Tx, lease Lease, when validity, fn func(*queueTx, *l
 	}
 	switch {
 	case l == nil:
-		return Settled{}, &LostError{LostGone}
+		return Settled{}, qtx.results.lost(lease, how)
 	case l.Fence != lease.Fence:
 		return Settled{}, &LostError{LostTaken}
 	}
@@ -169,7 +170,7 @@ func (q Queue) settle(tx kv.Tx, lease Lease, when validity, fn func(*queueTx, *l
 // goes back to the queue, and was not delivered. If repeated pops have answered the same
 // lease, another answer may have arrived, so only the last report has an effect.
 func (q Queue) Return(tx kv.Tx, lease Lease) (Settled, error) {
-	return q.settle(tx, lease, whileItLasts, func(qtx *queueTx, l *layout.Item) error {
+	return q.settle(tx, lease, "", whileItLasts, func(qtx *queueTx, l *layout.Item) error {
 		if err := qtx.store.room.goesBack(); err != nil {
 			return err
 		}
@@ -193,7 +194,7 @@ func (q Queue) Terminate(tx kv.Tx, lease Lease, reason string) (Settled, error) 
 		said = ""
 	}
 	reason = cmp.Or(said, DeadTerminated)
-	return q.settle(tx, lease, untilTakenAgain, func(qtx *queueTx, l *layout.Item) error {
+	return q.settle(tx, lease, FinishDead, untilTakenAgain, func(qtx *queueTx, l *layout.Item) error {
 		if err := qtx.store.room.goesBack(); err != nil && !l.IsDead() {
 			return err
 		}
@@ -225,7 +226,7 @@ func (q Queue) Extend(tx kv.Tx, lease Lease, d time.Duration) (Settled, error) {
 		return Settled{}, fmt.Errorf("lease of %s: allowed are more than 0s, up to %s", d, MaxLease)
 	}
 	var extended *Lease
-	settled, err := q.settle(tx, lease, whileItLasts, func(qtx *queueTx, l *layout.Item) error {
+	settled, err := q.settle(tx, lease, "", whileItLasts, func(qtx *queueTx, l *layout.Item) error {
 		if err := qtx.store.room.goesBack(); err != nil {
 			return err
 		}
