@@ -36,7 +36,7 @@ BROWSER = $(shell command -v chromium || command -v chromium-headless-shell || c
 export GORACE := atexit_sleep_ms=50 $(GORACE)
 
 # The gate: with the race detector those packages that have goroutines of their own, and all others without it. The core
-# has none, and takes eight times as long with it. make nightly has the former without it, too, and what internal/nightly leaves to it. The packages
+# has none, and takes eight times as long with it. make nightly has what internal/nightly leaves to it. The packages
 # that take longest begin: the others run beside them. .ci/test has a limit for each test; that of a package is
 # for what comes between them. go vet is in lint.
 GATE    = $(GO) run ./.ci/test
@@ -59,10 +59,10 @@ LIMIT    = 1h
 CAMPAIGNS = $(addprefix campaign/,model linearize callers simulate forge netfaults powercut diskfaults cluster gaps foundationdb schedules sources links results celery imports bulk deploys soak console crowd overload tenants versions)
 
 .DEFAULT_GOAL := help
-.PHONY: help run build generate test test-tables nightly test-everything test-plain test-race-again test-cluster test-clients test-topology test-foundationdb test-foundationdb-whole check check-foundationdb check-deploy test-deploy stress lint lint-chart seams vulncheck bench bench-beside bench-fdb campaign $(CAMPAIGNS) mutate fuzz pictures freeze site release reproduce
+.PHONY: help run build generate test test-tables nightly test-everything test-cluster test-clients test-topology test-foundationdb test-foundationdb-whole check check-foundationdb check-deploy test-deploy stress lint lint-chart seams vulncheck bench bench-beside bench-fdb campaign $(CAMPAIGNS) mutate fuzz pictures freeze site release reproduce
 
 # These run what internal/nightly leaves to the night.
-test-everything test-plain test-cluster test-clients test-topology test-foundationdb-whole test-deploy $(CAMPAIGNS): export PQ_TEST = nightly
+test-everything test-cluster test-clients test-topology test-foundationdb-whole test-deploy $(CAMPAIGNS): export PQ_TEST = nightly
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -95,20 +95,12 @@ NOT_TESTED = $(if $(NODE),,echo '*** NOT TESTED WITH NATS.JS: node is missing, o
 	$(if $(NATS),,echo '*** NOT TESTED WITH THE NATS COMMAND: .ci/run installs it into e2e/testdata/clients/bin ***';) \
 	$(if $(BROWSER),,echo '*** NOT TESTED IN A BROWSER: chromium is missing ***';) true
 
-nightly: ## what takes long, at low priority, in 90 minutes at most: all tests with the race detector, on FoundationDB too where it is, a moment of each campaign and fuzz target, the chart, known vulnerabilities; repeats with SEED
+nightly: ## what takes long, at low priority, in 90 minutes (NIGHT seconds) at most: all tests with the race detector, on FoundationDB too where it is, a moment of each fuzz target and of a third of the campaigns (WHOLE=1: of all), the chart, known vulnerabilities; repeats with SEED
 	@SEED='$(SEED)' FDB='$(FDB)' .ci/nightly
 
 test-everything:
 	$(GATE) -limit 1h -flaky bin/test/flaky -- -programs $(EVERYTHING) $(PACKAGES)
 	@$(NOT_TESTED)
-
-# What the gate has with the race detector alone.
-test-plain:
-	$(GATE) -limit 1h -flaky bin/test/flaky -- -vet=off -parallel 8 -timeout 1h $(RACED)
-
-# What has goroutines of its own, on one processor and on more than there are.
-test-race-again:
-	$(GATE) -limit 1h -flaky bin/test/flaky -- $(EVERYTHING) -count 1 -cpu 1,8 $(RACED)
 
 test-cluster: ## the tests of the queues on the replicated engine
 	PQ_TEST_ENGINE=cluster $(GO) test -timeout $(LIMIT) ./fdbpq
