@@ -104,9 +104,13 @@ type scheduled struct {
 	made    int
 }
 
-// burst makes schedules of one instant, which is so far ahead at most, and returns it when it has come.
+// burst makes schedules of one instant, which is so far ahead, or further where the machine is slow, and returns it when it has come.
 func (m *scheduled) burst(n int, ahead time.Duration, queue func(i int) string) (due time.Time) {
 	m.Helper()
+	few, began := min(n, 128), time.Now()
+	later := began.Add(24 * time.Hour).UTC().Format(time.RFC3339)
+	m.make(few, func(i int) (string, string) { return queue(i), fmt.Sprintf(`{"spec":"@at %s"}`, later) })
+	ahead = max(ahead, 3*time.Second+4*time.Since(began)*time.Duration(n)/time.Duration(few))
 	due = time.Now().Add(ahead).Truncate(time.Second).UTC()
 	m.make(n, func(i int) (string, string) {
 		return queue(i), fmt.Sprintf(`{"spec":"@at %s"}`, due.Format(time.RFC3339))
