@@ -99,7 +99,7 @@ nightly: ## what takes long, at low priority, in 90 minutes (NIGHT seconds) at m
 	@SEED='$(SEED)' FDB='$(FDB)' .ci/nightly
 
 test-everything:
-	$(GATE) -limit 1h -flaky bin/test/flaky -- -programs $(EVERYTHING) $(PACKAGES)
+	$(GATE) -limit 1h -flaky bin/test/flaky -- -programs $(EVERYTHING) -skip '$(DEPLOYS)' $(PACKAGES)
 	@$(NOT_TESTED)
 
 test-cluster: ## the tests of the queues on the replicated engine
@@ -146,12 +146,13 @@ check: lint test check-foundationdb check-deploy ## what must pass before a chan
 # The commit at which the chart, the alerts and the dashboard have last passed. The chart's tools take twenty minutes of
 # processor time to build from nothing.
 DEPLOYED = .ci/deployed
+DEPLOYS  = ^Test(Chart|Scaling|Alerts)
 CHART    = deploy/helm deploy/keda.yaml deploy/alerts_test.yml
 check-deploy:
 	@if git diff --quiet "$$(cat $(DEPLOYED))" -- $(CHART) 2>/dev/null; then echo '$(CHART): as they were when make test-deploy last passed'; else $(MAKE) --no-print-directory test-deploy; fi
 
 test-deploy: lint-chart ## the Helm chart, the alerts and the dashboard
-	$(GO) test -vet=off -timeout $(LIMIT) ./e2e/operations -run '^Test(Chart|Scaling|Alerts|Metrics)'
+	$(GO) test -vet=off -timeout $(LIMIT) ./e2e/operations -run '$(DEPLOYS)|^TestMetrics'
 	git rev-parse HEAD >$(DEPLOYED)
 
 stress: N = 5
