@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"time"
@@ -41,6 +42,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/schedule"
 	"github.com/pqbridge/pqbridge/fdbpq/source"
+	"github.com/pqbridge/pqbridge/internal/natsurl"
 )
 
 // Bridge serves the queues of a store on one NATS connection.
@@ -286,4 +288,128 @@ func (b *Bridge) end(ctx context.Context) error {
 	b.keeper.Stop()
 	b.events.Close()
 	return errors.Join(err, receiver.Flush(ctx, b.nc))
+}
+
+// Settings of a bridge's connection.
+const (
+	pingInterval   = 20 * time.Second // the client notices a dead server within a minute, not six
+	reconnectWait  = 250 * time.Millisecond
+	lameDuckSpread = 8 * time.Second // before the server's grace of 10 s is over
+)
+
+// ConnectOptions returns the options that a bridge's connection needs; the caller's own
+// options go behind them. The connection should serve the bridge alone: it does not
+// receive its own messages.
+func ConnectOptions(log *slog.Logger) []nats.Option {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return []nats.Option{
+		nats.Name("pqbridge"),
+		nats.NoEcho(), // events have the prefix of requests
+		nats.RetryOnFailedConnect(true),
+		nats.MaxReconnects(-1),
+		nats.ReconnectWait(reconnectWait),
+		nats.ReconnectJitter(reconnectWait, 4*reconnectWait),
+		nats.IgnoreAuthErrorAbort(),
+		nats.PingInterval(pingInterval),
+		// An answer that cannot be sent at once fails. Its lease is given back, and
+		// the item is not delivered later to a client that has gone.
+		nats.ReconnectBufSize(-1),
+		nats.LameDuckModeHandler(func(nc *nats.Conn) { leave(nc, log) }),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			log.Warn("disconnected from NATS", "error", err)
+		}),
+		nats.ReconnectHandler(func(nc *nats.Conn) {
+			log.Info("reconnected to NATS", "server", natsurl.Of(nc))
+		}),
+		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
+			subject := ""
+			if sub != nil {
+				subject = sub.Subject
+			}
+			level, text := slog.LevelError, "NATS reported an error"
+			switch {
+			case errors.Is(err, nats.ErrBadHeaderMsg):
+				level = slog.LevelDebug // the answer says so
+			case errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), "Publish"):
+				// Clients choose the subjects of answers.
+				level, text = slog.LevelWarn, "an answer may not be published"
+			}
+			log.Log(context.Background(), level, text, "subject", subject, "error", err)
+		}),
+	}
+}
+
+// leave moves to another server after this one has announced its stop. A random pause
+// spreads the clients, which all get the announcement at the same time.
+func leave(nc *nats.Conn, log *slog.Logger) {
+	log.Info("the NATS server stops soon", "server", natsurl.Of(nc))
+	if len(nc.Servers()) < 2 {
+		return
+	}
+	time.AfterFunc(rand.N(lameDuckSpread), func() {
+		if err := nc.ForceReconnect(); err != nil {
+			log.Warn("leaving the NATS server failed", "error", err)
+		}
+	})
+}
+
+// unasked returns a function that says whether a queue takes new items that no request brings: items of schedules
+// and sources. They cost requests of the tenant, too, and wait until it has some. ended is to be called after the
+// transaction.
+func unasked(room desk.Room, all *tenants.Tenants) func(queue string, items, bytes int) (ended func(), full error) {
+	return func(queue string, items, bytes int) (func(), error) {
+		t := all.OfQueue(queue)
+		if f := t.Left(); f != nil {
+			return func() {}, f
+		}
+		to := t.Open()
+		return to.End, room(to, items, bytes)
+	}
+}
+
+// fired counts the firings of schedules and their cost, and announces missed times and a clock that was set.
+func fired(re *request.Responder, to *events.Announcer, all *tenants.Tenants) func(schedule.Fired) {
+	return func(f schedule.Fired) {
+		for queue, n := range f.Queues {
+			charge(all, queue, int(n.Fired+n.Overlapped), int(n.Bytes))
+			re.Stats.Moved(queue, request.FlowIn, int(n.Fired))
+			re.Stats.Queues.Count(queue, &request.Tally{request.Pushed: n.Fired, request.ScheduleFired: n.Fired,
+				request.ScheduleMissed: n.Missed, request.ScheduleOverlapped: n.Overlapped})
+		}
+		for i := range f.Missed {
+			to.ScheduleMissed(&f.Missed[i])
+		}
+		re.Stats.Fired(f.Lateness, f.Offset)
+		if f.Clock != 0 {
+			by := f.Clock.Round(time.Millisecond)
+			re.Log.Warn("set the clock of schedules to this machine's", "by", by)
+			to.Clock(by)
+		}
+	}
+}
+
+// fed counts the messages of sources, and their cost.
+func fed(re *request.Responder, to *events.Announcer, all *tenants.Tenants) func(queue string, bytes int, f *source.Fed) {
+	return func(queue string, bytes int, f *source.Fed) {
+		charge(all, queue, f.Done, bytes)
+		re.Stats.Moved(queue, request.FlowIn, f.Pushed)
+		re.Stats.Queues.Count(queue, &request.Tally{request.Pushed: int64(f.Pushed), request.Duplicates: int64(f.Known), request.Dead: int64(f.Poisoned)})
+		to.Items(f.Events)
+	}
+}
+
+// charge takes requests for items that no request brought.
+func charge(all *tenants.Tenants, queue string, items, bytes int) {
+	all.OfQueue(queue).Charge(items + bytes/request.OwedBytes)
+}
+
+// found charges the keys that sweeps find after a change of the configuration.
+func found(all *tenants.Tenants) func(fdbpq.Found) {
+	return func(keys fdbpq.Found) {
+		for queue, n := range keys {
+			all.OfQueue(queue).Weigh(tenants.CostOfKeys(n))
+		}
+	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/peers"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	"github.com/pqbridge/pqbridge/bridge/internal/tenants"
+	"github.com/pqbridge/pqbridge/bridge/internal/turns"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/subjects"
 )
@@ -253,4 +254,53 @@ func (d *dispatcher) meantQueue(subject string) string {
 		return ""
 	}
 	return queue
+}
+
+// kind is a kind of work. It decides which lanes a request enters, see lanes.open. Peeks and settlements enter lanes of other
+// kinds.
+type kind int
+
+const (
+	kindPush kind = iota
+	kindImport
+	kindPop
+	kindPeek // one that waits is a pop, another one a query
+	kindSettlement
+	kindQuery
+	kindResult // a query, which may wait
+	kindChange
+	kindBulk
+	kinds
+)
+
+// entrance hands a request of a kind to its lane. queue names the lane: the queue of the request or, if it asks the system, its
+// tenant and a dot.
+type entrance func(queue string, w desk.Work)
+
+// entranceTo returns the entrance to turns, whose parts of a kind take all requests as they come.
+func entranceTo(to *desk.Turns, part int) entrance {
+	return func(queue string, w desk.Work) { to.Submit(turns.Key{Kind: part, Queue: queue}, w) }
+}
+
+// entranceOf returns the entrance of a kind, all of whose requests are of type W.
+func entranceOf[W desk.Work](enter func(queue string, w W)) entrance {
+	return func(queue string, w desk.Work) { enter(queue, w.(W)) }
+}
+
+// signal handles the messages on the ack subjects of the items that this bridge delivered. It ignores settlements,
+// which receive handles. The server's message that no client received an item arrives only here.
+func (d *dispatcher) signal(m *nats.Msg) {
+	if !listening.Unreceived(m) {
+		return
+	}
+	s, err := d.Grammar.Parse(m.Subject)
+	if err != nil {
+		return
+	}
+	if lease, _, f := d.Sealer.Open(s.Queue, s.Token); f == nil {
+		d.lanes.settling.GiveBack(lease)
+	}
+	for _, lease := range d.lanes.sent.Take(s.Queue, s.Token) {
+		d.lanes.settling.GiveBack(*lease)
+	}
 }

@@ -14,8 +14,12 @@ import (
 
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/bridge/internal/peers"
+	"github.com/pqbridge/pqbridge/bridge/internal/pops"
+	"github.com/pqbridge/pqbridge/bridge/internal/receiver"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	"github.com/pqbridge/pqbridge/bridge/internal/survey"
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/protocol"
 )
 
 // service answers NATS service discovery. It does not use micro.AddService, which handles
@@ -209,3 +213,98 @@ func (s *service) queueStats() json.RawMessage {
 	}
 	return body
 }
+
+// about is a bridge's description of itself.
+type about struct {
+	options Options
+	storeID string
+	started time.Time
+	id      string // as in discovery
+
+	maxQueueBytes int64
+}
+
+// identity is for the other bridges.
+func (a *about) identity() peers.Identity {
+	self := peers.Identity{ID: a.id, Prefix: a.options.Prefix, Site: a.options.Site, StoreID: a.storeID}
+	if a.options.Exclusive {
+		self.Started = a.started
+	}
+	return self
+}
+
+// system is the answer of _sys.info, except the size of a payload, which may change.
+func (a *about) system() protocol.System {
+	limits := &a.options.Limits
+	system := protocol.System{
+		Version: a.options.Version, Store: a.options.StoreName, StoreID: a.storeID,
+		Prefix: a.options.Prefix, Site: a.options.Site, Uptime: time.Since(a.started).Seconds(), Damage: a.options.Damage(), Disk: a.options.Disk(),
+		Limits: protocol.Limits{
+			Requests: limits.Requests, Bytes: limits.Bytes, Waiters: limits.Waiters,
+			Batch: fdbpq.MaxBatch, BatchBytes: fdbpq.MaxBatchBytes, Bundle: protocol.MaxBundle,
+			Wait: protocol.Duration(protocol.MaxWait), WaitUnseen: protocol.Duration(a.options.unseen), Lease: protocol.Duration(fdbpq.MaxLease),
+			QueueBytes: a.maxQueueBytes,
+		},
+	}
+	if a.options.Cluster != nil {
+		cluster := a.options.Cluster.options.Status()
+		system.Cluster = &cluster
+	}
+	return system
+}
+
+// history adds the bridge to a history.
+func (a *about) history(h *protocol.History) *protocol.History {
+	h.Bridge = a.id
+	return h
+}
+
+// errStandby ends the waits of pops when the bridge goes on standby.
+var errStandby = &failure.Failure{Code: 409, Text: "this bridge leaves the prefix to another one: ask again", Description: protocol.DescriptionShutdown}
+
+// standby pauses the bridge while a rival serves its prefix, and resumes it.
+type standby struct {
+	receiver *receiver.Receiver
+	waits
+}
+
+// waits has all requests that wait: for items, and for results.
+type waits struct {
+	pops  *pops.Waits
+	lanes *lanes
+}
+
+// close ends all waits. Until open, no request may wait.
+func (w waits) close(why error) {
+	w.pops.Close(why)
+	w.lanes.results.Close(why)
+}
+
+func (w waits) open() {
+	w.pops.Open()
+	w.lanes.results.Open()
+}
+
+// The fronts of a bridge: the prefix, and the one that other sites use.
+const (
+	frontHere = iota
+	frontRemote
+)
+
+// enter unsubscribes. Requests that have arrived are still served. Waiting pops are
+// refused, because new items go to the other bridge now.
+func (s *standby) enter(ctx context.Context) error {
+	err := s.receiver.Pause(ctx, frontHere)
+	s.close(errStandby)
+	return err
+}
+
+// leave subscribes again.
+func (s *standby) leave() error {
+	s.open()
+	return s.receiver.Resume(frontHere)
+}
+
+// enterRemote and leaveRemote do the same for requests of other sites, whose waiting pops go on.
+func (s *standby) enterRemote(ctx context.Context) error { return s.receiver.Pause(ctx, frontRemote) }
+func (s *standby) leaveRemote() error                    { return s.receiver.Resume(frontRemote) }

@@ -162,3 +162,186 @@ func (ls *Lanes[R]) Stop() {
 
 // Wait returns when all lanes have ended. Only after Stop.
 func (ls *Lanes[R]) Wait() { ls.running.Wait() }
+
+// Lane does the batches of one key at a time, one batch after another.
+type Lane[R any] struct {
+	of     *Lanes[R]
+	worker Worker[R]
+	lines  chan *queueLine[R] // the line to serve next; closed to end the lane
+	line   *queueLine[R]      // the line that it serves
+
+	now []R // the present batch
+
+	// Guarded by of.mu.
+	busy   bool        // a transaction is under way
+	relief *time.Timer // calls relieve when it takes too long
+}
+
+func (l *Lane[R]) run() {
+	for l.line = range l.lines {
+		l.worker.Begin(l.line.key)
+		for l.next() {
+			l.worker.Work(l.now)
+			clear(l.now)
+			l.now = l.now[:0]
+		}
+	}
+}
+
+// next makes the next batch. Without work the lane becomes idle.
+func (l *Lane[R]) next() bool {
+	l.of.mu.Lock()
+	defer l.of.mu.Unlock()
+	line, o := l.line, &l.of.options
+	if l.now = shift(l.now, &line.pending, o.fitting(line.pending)); len(l.now) > 0 {
+		return true
+	}
+	l.of.rest(l)
+	return false
+}
+
+// fitting returns how many requests go into one batch: at least one.
+func (o *Options[R]) fitting(pending []R) int {
+	bytes := 0
+	for i, r := range pending {
+		bytes += o.Size(r)
+		if i > 0 && (i == o.Limits.Requests || bytes > o.Limits.Bytes) {
+			return i
+		}
+	}
+	return len(pending)
+}
+
+// shift moves the first n requests of a line to an empty list. If these are all requests, the line and the list change
+// places, so that the memory of both is used again.
+func shift[R any](to []R, line *[]R, n int) []R {
+	from := *line
+	if n == len(from) {
+		*line = to
+		return from
+	}
+	to = append(to, from[:n]...)
+	left := copy(from, from[n:])
+	clear(from[left:])
+	*line = from[:left]
+	return to
+}
+
+// SetBusy says whether a transaction is under way. Stuck gets the requests that wait for too long behind it.
+func (l *Lane[R]) SetBusy(busy bool) {
+	l.of.mu.Lock()
+	defer l.of.mu.Unlock()
+	l.busy = busy
+	switch {
+	case busy && l.relief == nil:
+		l.relief = time.AfterFunc(l.of.options.Patience.First, l.relieve)
+	case busy:
+		l.relief.Reset(l.of.options.Patience.First)
+	}
+}
+
+func (l *Lane[R]) relieve() {
+	if late, stuck := l.late(); stuck {
+		l.of.options.Stuck(late)
+	}
+}
+
+// late removes the requests that have waited for too long from the line, in their order, and sets the timer again.
+// stuck is false when the transaction has ended meanwhile.
+func (l *Lane[R]) late() (late []R, stuck bool) {
+	l.of.mu.Lock()
+	defer l.of.mu.Unlock()
+	if !l.busy {
+		return nil, false
+	}
+	o := &l.of.options
+	l.relief.Reset(o.Patience.Then)
+	return shiftLate(&l.line.pending, o.Patience.Then, o.Waited), true
+}
+
+// shiftLate removes the first requests of a line, as far as they have waited for longer than patience.
+func shiftLate[R any](line *[]R, patience time.Duration, waited func(R) time.Duration) []R {
+	n := 0
+	for n < len(*line) && waited((*line)[n]) >= patience {
+		n++
+	}
+	return shift(nil, line, n)
+}
+
+// queueLine has the requests of a key that wait. [Lanes].mu guards its fields.
+type queueLine[R any] struct {
+	key     string
+	pending []R
+	served  bool // a lane serves it
+}
+
+// Transactions runs requests as transactions, and ends them.
+type Transactions[R any] interface {
+	// Try runs requests as one transaction and returns how many it has served: all of
+	// them, or at least the first one if they do not fit into one. With an error it has
+	// served none; it returns the index of the request that failed, or len(requests) if
+	// that is unknown.
+	Try(requests []R) (int, error)
+
+	// Common reports whether no single request caused an error: it concerns every
+	// request, and fewer of them would not have helped.
+	Common(error) bool
+
+	// Answer ends requests. Without an error they were served, in one transaction.
+	Answer(requests []R, err error)
+}
+
+// Run serves requests in their order with as few transactions as it can. When a request makes a transaction fail, the
+// requests before it run without it, then it runs alone, and then the rest. Each request is answered once.
+func Run[R any](requests []R, t Transactions[R]) {
+	part := NewPart(len(requests))
+	for len(requests) > 0 {
+		n, err := t.Try(requests[:part.Len()])
+		if err != nil && !t.Common(err) && part.Shrink(n) {
+			continue
+		}
+		if err != nil {
+			n = part.Len()
+		}
+		t.Answer(requests[:n], err)
+		part.Ended(n)
+		requests = requests[n:]
+	}
+}
+
+// Part counts the first requests of a batch that the next transaction takes.
+type Part struct {
+	left       int // requests that have not ended
+	n          int // the first requests, which the transaction takes
+	poisonedAt int // the first requests, of which one fails the transaction; 0: not known
+}
+
+// NewPart returns the part that has all of n requests.
+func NewPart(n int) Part { return Part{left: n, n: n} }
+
+// Len returns the number of requests that the next transaction takes.
+func (p *Part) Len() int { return p.n }
+
+// Shrink makes the part smaller after a transaction has failed. at is the index of the request that failed it, or Len
+// if that is unknown. It returns false when the part has a single request.
+func (p *Part) Shrink(at int) bool {
+	switch {
+	case p.n == 1:
+		return false
+	case at < p.n:
+		p.poisonedAt, p.n = at+1, max(1, at)
+	default:
+		p.poisonedAt, p.n = p.n, p.n/2
+	}
+	return true
+}
+
+// Ended removes the first n requests, which have ended, and chooses the next part.
+func (p *Part) Ended(n int) {
+	p.left -= n
+	p.poisonedAt = max(0, p.poisonedAt-n)
+	p.n = p.left
+	if p.poisonedAt > 0 {
+		p.n = max(1, p.poisonedAt/2)
+	}
+}

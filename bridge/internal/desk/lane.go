@@ -1,6 +1,17 @@
+// Package desk is where requests meet the store. It has the parts that every kind of work on queues needs: [Lane] is one
+// queue's access to the store, [Turns] serve many queues in one transaction, [Changes] are a queue's part in turns of changes,
+// and [Keeper] knows whether the store commits.
+//
+// What it guarantees: a transaction takes effect once at most. Its requests are answered after the commit, or refused; if the
+// result stays unknown, the answer says so. A request that waits behind a transaction that does not end is refused in time for
+// its client. New items are added only where the store and the tenant
+// have room. A tenant pays for the rows that its requests read and write.
+//
+// The desk names no kind of work. Kinds are packages above it, and the bridge has the table of them.
 package desk
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,10 +25,12 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	feeds "github.com/pqbridge/pqbridge/bridge/internal/sources"
 	"github.com/pqbridge/pqbridge/bridge/internal/tenants"
+	"github.com/pqbridge/pqbridge/bridge/internal/turns"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/schedule"
 	"github.com/pqbridge/pqbridge/protocol"
+	"github.com/pqbridge/pqbridge/subjects"
 )
 
 // TxTimeout is how long a transaction may take, reruns included, before its
@@ -161,3 +174,98 @@ func (l *Lane) timeout() (context.Context, context.CancelFunc) {
 
 // errStuck: the result of a commit has been unknown for too long.
 var errStuck = fmt.Errorf("%w: a transaction does not end", kv.ErrUnavailable)
+
+// NewLanes returns the lanes of a kind of work that shares nothing with other queues: each queue has a lane of its own.
+func NewLanes[W Work](base Lane, worker func(*Lane) batch.Worker[W]) *batch.Lanes[W] {
+	return batch.New(batch.Options[W]{
+		Limits:   base.Batch,
+		Patience: base.Patience,
+		Worker: func(of *batch.Lane[W]) batch.Worker[W] {
+			l := base
+			l.setBusy = of.SetBusy
+			return worker(&l)
+		},
+		Size:   func(w W) int { return w.Head().Size() },
+		Waited: func(w W) time.Duration { return base.Waited(w) },
+		Stuck:  func(late []W) { RefuseStuck(&base, late) },
+	})
+}
+
+// RefuseStuck refuses requests that have waited for too long behind a transaction that does not end.
+func RefuseStuck[W Work](l *Lane, late []W) {
+	l.Keeper.Notice(errStuck)
+	request.RefuseAll(l.Responder, late, errStuck)
+}
+
+// Turns take turns of requests. Part does the work of one queue in a turn.
+type (
+	Turns = turns.Turns[Work, kv.Tx]
+	Part  = turns.Part[Work, kv.Tx]
+)
+
+// Taking says which requests take turns together, and how.
+type Taking struct {
+	// Part makes the part of a queue for requests of a kind. The lane is its own.
+	Part func(kind int, l *Lane) Part
+
+	// Weight is how many items a request has. Nil: each has one.
+	Weight func(Work) int
+
+	// Ahead reports whether a request goes ahead of others. Nil: no request does.
+	Ahead func(Work) bool
+
+	// Overlap lets turns of a queue overlap where other processes can open the store, too.
+	Overlap turns.Overlap[Work]
+}
+
+const (
+	// turnsOthers is how many turns may be under way on a store behind a network: more hide its latency. On a store of this process
+	// alone one turn at a time costs least: two would be half as large.
+	turnsOthers = 4
+
+	// tenantShare bounds the requests of one tenant in a turn. Other tenants wait for the end of it, so fewer requests are better for
+	// them. The tenant itself then needs more transactions.
+	tenantShare = 8
+
+	// slowPart is how long the part of a queue in a turn may take. Measured in wall time, so on a busy machine some queues run alone
+	// without need.
+	slowPart = 20 * time.Millisecond
+)
+
+// NewTurns returns turns. Each part works on a copy of base.
+func NewTurns(base Lane, exclusive bool, t Taking) *Turns {
+	o := turns.Options[Work, kv.Tx]{
+		Limits:   base.Batch,
+		Turns:    1,
+		Rerun:    exclusive, // that run holds the lock of commits
+		Early:    !exclusive,
+		Slow:     cmp.Or(base.Slow, slowPart),
+		Patience: base.Patience,
+		Part: func(kind int) Part {
+			own := base
+			return t.Part(kind, &own)
+		},
+		Update: base.Update,
+		Outage: failure.IsOutage,
+		Ran: func(done map[int]int, took time.Duration) {
+			for kind, n := range done {
+				base.Stats.Ran(request.Kind(kind), n, took)
+			}
+		},
+		Weight: t.Weight,
+		Size:   func(w Work) int { return w.Head().Size() },
+		Ahead:  t.Ahead,
+		Waited: base.Waited,
+		Stuck:  func(late []Work) { RefuseStuck(&base, late) },
+	}
+	if t.Weight == nil {
+		o.Weight = func(Work) int { return 1 }
+	}
+	if !exclusive {
+		o.Turns, o.Overlap = turnsOthers, t.Overlap
+	}
+	if base.Tenants != nil {
+		o.Owner, o.Share = subjects.Tenant, tenantShare
+	}
+	return turns.New(o)
+}

@@ -1,11 +1,19 @@
 package edits
 
 import (
+	"sync"
+	"time"
+
+	"github.com/pqbridge/pqbridge/bridge/internal/batch"
 	"github.com/pqbridge/pqbridge/bridge/internal/codec"
 	"github.com/pqbridge/pqbridge/bridge/internal/desk"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
+	"github.com/pqbridge/pqbridge/bridge/internal/request"
+	"github.com/pqbridge/pqbridge/bridge/internal/tenants"
 	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/protocol"
+	"github.com/pqbridge/pqbridge/subjects"
 )
 
 // Bulk is one page of a bulk operation, which changes the items of a queue that match a filter. It has a lane
@@ -52,4 +60,145 @@ func (b *Bulk) changed() int {
 		return 0
 	}
 	return b.done.Done
+}
+
+// BulkLanes are the lanes of bulk operations.
+type BulkLanes struct {
+	*batch.Lanes[*Bulk]
+	responder *request.Responder
+	queues    bulkQueues
+}
+
+// NewBulkLanes returns the lanes of bulk operations. Each of them works on a copy of base.
+func NewBulkLanes(base desk.Lane) *BulkLanes {
+	ls := &BulkLanes{responder: base.Responder, queues: bulkQueues{all: make(map[string]bool)}}
+	ls.Lanes = desk.NewLanes(base, func(l *desk.Lane) batch.Worker[*Bulk] { return &bulkWorker{Lane: l, queues: &ls.queues} })
+	return ls
+}
+
+// Enter hands a page of a bulk operation to its lane, or refuses it.
+func (ls *BulkLanes) Enter(queue string, b *Bulk) {
+	if ls.queues.enter(queue) {
+		ls.Submit(queue, b)
+	} else {
+		ls.responder.Refuse(&b.Request, errBulkBusy)
+	}
+}
+
+// bulkQueues are the queues with a page of a bulk operation under way.
+type bulkQueues struct {
+	mu  sync.Mutex
+	all map[string]bool
+}
+
+// maxBulkQueues bounds them: each keeps the store busy. A tenant has its share of them.
+const (
+	maxBulkQueues   = 8
+	maxBulkOfTenant = 2
+)
+
+var errBulkBusy = &failure.Failure{Code: 429, Reason: protocol.ReasonBusy, Text: "a bulk operation of this queue is under way, or those of many others: ask again"}
+
+// enter begins a page, and reports false if it is refused: its queue has a page under way, or its tenant or the bridge has as
+// many as it may.
+func (q *bulkQueues) enter(queue string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.all[queue] || len(q.all) == maxBulkQueues {
+		return false
+	}
+	if tenant := subjects.Tenant(queue); tenant != "" {
+		others := 0
+		for other := range q.all {
+			if subjects.Tenant(other) == tenant {
+				others++
+			}
+		}
+		if others == maxBulkOfTenant {
+			return false
+		}
+	}
+	q.all[queue] = true
+	return true
+}
+
+func (q *bulkQueues) leave(queue string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.all, queue)
+}
+
+// bulkWorker is the worker of a lane of bulk operations: one page at a time.
+type bulkWorker struct {
+	*desk.Lane
+	queues *bulkQueues
+}
+
+// Work serves the bulk operation of a queue.
+func (l *bulkWorker) Work(pages []*Bulk) { batch.Run(pages, l) }
+
+// maxRest bounds how long a bridge rests after a page.
+const maxRest = time.Second
+
+// Try does one page. After a conflict it is half as long. The answer to a page that is not the last
+// one waits for as long as the page took: clients ask for the next one at once, and others need the
+// store, too.
+func (l *bulkWorker) Try(requests []*Bulk) (int, error) {
+	started := time.Now()
+	b := requests[0]
+	if !desk.Pays(l.Lane, b, l.Tenant(), 0) || !desk.ReserveServes(l.Lane, b) {
+		return 1, nil
+	}
+	receiving, to, _ := l.Receiving(0, 0) // a requeue adds an item in the place of another one
+	runs := 0
+	err := l.Update(func(tx kv.Tx) error {
+		if runs++; runs > 1 {
+			b.page.Limit = (b.page.Limit + 1) / 2
+		}
+		_, err := desk.Make(b, desk.NewChangeTx(l.Lane, tx, receiving, to))
+		return err
+	})
+	desk.EndRoom(to, err)
+	b.RowsCost = tenants.CostOfRows(l.Meter.End(), max(1, b.changed()))
+	if err == nil {
+		l.Stats.Ran(request.KindChange, 1, time.Since(started))
+		if b.done.Next != nil {
+			time.Sleep(min(l.Since(started), maxRest))
+		}
+	}
+	return 1, err
+}
+
+// Answer answers a page.
+func (l *bulkWorker) Answer(requests []*Bulk, err error) {
+	l.queues.leave(l.Queue.Name())
+	desk.WeighEach(l.Lane, requests)
+	if err != nil {
+		request.RefuseAll(l.Responder, requests, err)
+		return
+	}
+	for _, b := range requests {
+		if b.Failure == nil {
+			l.announce(b)
+		}
+		desk.AnswerChange(l.Responder, b)
+	}
+}
+
+// announce counts what a page has done, and publishes its events.
+func (l *bulkWorker) announce(b *Bulk) {
+	n := int64(b.changed())
+	b.Share.Owe(int(n), 0)
+	var tally request.Tally
+	switch b.page.Verb {
+	case fdbpq.BulkRequeue:
+		to := subjects.Beside(l.Queue.Name(), b.page.To)
+		l.Stats.Moved(to, request.FlowIn, int(n))
+		l.Stats.Queues.Count(to, &request.Tally{request.Pushed: n})
+		fallthrough
+	case fdbpq.BulkRemove:
+		tally[request.Removed] = n
+	}
+	l.Stats.Queues.Count(l.Queue.Name(), &tally)
+	l.Events.Items(b.done.Events)
 }

@@ -9,6 +9,9 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"maps"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
@@ -193,3 +196,173 @@ func (x *Explainer) Complete(e *Explained) {
 		e.nobody(silent, e.more)
 	}
 }
+
+// Asks remembers for which bands of a queue clients asked lately: a worker counts even if it does not wait at the
+// moment.
+type Asks struct {
+	now func() time.Time
+
+	mu     sync.Mutex
+	queues map[string][]ask
+	swept  time.Time // when queues were forgotten last
+}
+
+type ask struct {
+	band  fdbpq.Band
+	until time.Time // the ask counts
+}
+
+// AsksLast is how long an ask counts.
+const AsksLast = time.Minute
+
+// Bounds: queues, and bands of each.
+const (
+	maxAsked      = 4096
+	maxAskedBands = 8
+)
+
+// NewAsks remembers nothing yet.
+func NewAsks(now func() time.Time) *Asks { return &Asks{now: now, queues: make(map[string][]ask)} }
+
+// Note notes that a client asks for items, which counts for some time.
+func (a *Asks) Note(queue string, band fdbpq.Band, lasts time.Duration) {
+	now := a.now()
+	until := now.Add(lasts)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	asks, known := a.queues[queue]
+	if !known && len(a.queues) >= maxAsked {
+		a.makeRoom(now)
+	}
+	oldest := 0
+	for i := range asks {
+		if asks[i].band == band {
+			if until.After(asks[i].until) {
+				asks[i].until = until
+			}
+			return
+		}
+		if asks[i].until.Before(asks[oldest].until) {
+			oldest = i
+		}
+	}
+	if len(asks) < maxAskedBands {
+		a.queues[queue] = append(asks, ask{band, until})
+		return
+	}
+	asks[oldest] = ask{band, until}
+}
+
+// makeRoom forgets queues that no client asks any more, once a second at most, or else any queue.
+func (a *Asks) makeRoom(now time.Time) {
+	if now.Sub(a.swept) > time.Second {
+		a.swept = now
+		maps.DeleteFunc(a.queues, func(_ string, asks []ask) bool { return len(lately(asks, now)) == 0 })
+	}
+	if len(a.queues) < maxAsked {
+		return
+	}
+	for some := range a.queues {
+		delete(a.queues, some)
+		return
+	}
+}
+
+func lately(asks []ask, now time.Time) (bands []fdbpq.Band) {
+	for _, one := range asks {
+		if now.Before(one.until) {
+			bands = append(bands, one.band)
+		}
+	}
+	return bands
+}
+
+// Lately returns the bands for which asks still count.
+func (a *Asks) Lately(queue string) []fdbpq.Band {
+	now := a.now()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return lately(a.queues[queue], now)
+}
+
+// asking is who asks for the items of a queue, as bridges tell each other.
+type asking struct {
+	Waiting int          `json:"waiting"` // pops that wait
+	Bands   []fdbpq.Band `json:"bands"`   // for which they wait, or for which somebody has asked lately
+}
+
+func (a *asking) add(b asking) {
+	a.Waiting += b.Waiting
+	for _, band := range b.Bands {
+		if !slices.Contains(a.Bands, band) {
+			a.Bands = append(a.Bands, band)
+		}
+	}
+}
+
+// maxTold bounds the bands of which a bridge tells: of pops that wait, and of those of a while ago.
+const maxTold = 2 * protocol.MaxBands
+
+// readAsking reads what another bridge has told. An answer without the number of waiting pops, as a bridge of another version may
+// send, is not ok: it would count as no pops.
+func readAsking(answer []byte) (_ asking, ok bool) {
+	var told struct {
+		Waiting *int         `json:"waiting"`
+		Bands   []fdbpq.Band `json:"bands"`
+	}
+	if json.Unmarshal(answer, &told) != nil || told.Waiting == nil || len(told.Bands) > maxTold {
+		return asking{}, false
+	}
+	n := *told.Waiting
+	if n < 0 || n > 0 && len(told.Bands) == 0 {
+		return asking{}, false
+	}
+	return asking{n, told.Bands}, true
+}
+
+// Explained is an explanation on its way. Behind Complete, or if it is not open, it is what can be known.
+type Explained struct {
+	Facts
+	queue  fdbpq.Queue
+	band   *fdbpq.Band       // of an item; a queue has none
+	dead   bool              // it is about dead letters
+	letter *fdbpq.ID         // or about one
+	leases fdbpq.Explanation // who has the items that are leased
+	asking asking            // who asks, as far as bridges have said
+	others []string          // bridges that have the store open, and were not asked
+	more   bool              // there are more of them
+}
+
+// of takes over what an inspection has counted.
+func (e *Explained) of(i *fdbpq.Inspection) {
+	e.Ready, e.Leased, e.Delayed, e.Rate = i.Ready, i.Leased, i.Delayed, i.Config.Rate
+}
+
+// someone reports whether one of the pops would get an item.
+func (e *Explained) someone(r kv.Reader) (bool, error) {
+	if e.band != nil {
+		return slices.ContainsFunc(e.asking.Bands, func(b fdbpq.Band) bool { return b.Low <= e.band.Low && e.band.High <= b.High }), nil
+	}
+	if slices.Contains(e.asking.Bands, fdbpq.AllPriorities) {
+		return true, nil
+	}
+	return e.queue.Offers(r, e.asking.Bands)
+}
+
+// nobody says what keeps items for which no pop is known.
+func (e *Explained) nobody(silent int, more bool) {
+	e.Waiting, e.Bands, e.Silent = e.asking.Waiting, e.asking.Bands, silent
+	switch {
+	case silent > 0 || more:
+		e.Cause = Unknown
+	case len(e.Bands) > 0:
+		e.Cause = fdbpq.ReasonBand
+	case e.leases.Cause != "":
+		e.Explanation = e.leases
+	default:
+		e.Cause = NoWorkers
+	}
+}
+
+// Open reports whether others have to be asked.
+func (e *Explained) Open() bool { return len(e.others) > 0 }

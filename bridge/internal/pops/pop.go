@@ -1,15 +1,29 @@
+// Package pops has the requests that take items, or look at them: pops, peeks, and the pops of a +NXT, which acknowledge first. Pops
+// that find nothing may wait in a [Waits]. A [Giver] serves its requests in a way of its own. Settlements that the bridge sends to the
+// turns of pops take effect in the same transactions, before the pops.
+//
+// What it guarantees: the pops of a band are served in the order in which they arrive, waiting ones first. A pop that waits is
+// answered once, before its time is up, unless its client has gone. It waits also at a queue that does not exist, or was deleted. A
+// pop without a lease takes no item for a client that has gone, as far as the server knows of it, and an item under lease that did
+// not reach its client goes back at once. A repeated pop gets the items of its first attempt, or a final answer that there are
+// none. A pop for which an item does not fit into an answer leaves the item in the queue.
 package pops
 
 import (
+	"sync"
 	"time"
+
+	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/bridge/internal/codec"
 	"github.com/pqbridge/pqbridge/bridge/internal/desk"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
+	"github.com/pqbridge/pqbridge/bridge/internal/reads"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	"github.com/pqbridge/pqbridge/bridge/internal/settles"
 	"github.com/pqbridge/pqbridge/bridge/internal/waiting"
 	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
@@ -142,4 +156,114 @@ func (r *pop) sameAs(first *pop) bool {
 // shares reports whether one read can serve the pop together with others.
 func (r *pop) shares() bool {
 	return !r.peeks && !r.gone && r.gives == nil && r.acks == nil && r.ask.Plain()
+}
+
+// peek is a pop that leaves the items where they are. It is a query, unless it waits.
+type peek struct{ pop }
+
+var peekPool desk.Pool[peek]
+
+// Peek returns an empty peek.
+func Peek(subjects.Verb) desk.Work {
+	p := peekPool.Get()
+	p.peeks = true
+	return p
+}
+
+func (p *peek) End() { peekPool.Put(p) }
+
+func (p *peek) Find(v *reads.View) error {
+	p.forget()
+	taken, err := v.Queue.Peek(v.Reader, p.ask.Selection(&v.Limit, v.Queue.Name()))
+	if err == nil {
+		seen(&p.pop, &v.Limit, v.Queue.Name(), &taken)
+	}
+	return err
+}
+
+// Bytes is the size of the items that were found.
+func (p *peek) Bytes() (n int64) {
+	for i := range p.found {
+		n += p.found[i].Size
+	}
+	return n
+}
+
+func (p *peek) Answer(l *reads.Lane) {
+	a := peekAnswers.Get().(*answers)
+	a.Lane = l.Lane
+	a.answerPop(&p.pop)
+	a.Lane = nil
+	peekAnswers.Put(a)
+}
+
+// peekAnswers are for peeks that do not wait. Their buffers are used again.
+var peekAnswers = sync.Pool{New: func() any { return new(answers) }}
+
+// seen keeps the items of a peek, up to the first item that cannot be sent.
+func seen(p *pop, limit *codec.Limit, queue string, taken *fdbpq.Popped) {
+	items := taken.Items
+	if len(items) == 0 {
+		p.Failure = failure.NothingIn(queue, p.ask.Band, taken)
+	}
+	for i := range items {
+		if f := limit.Unanswerable(queue, &items[i]); f != nil {
+			if items = items[:i]; i == 0 {
+				p.Failure = f
+			}
+			break
+		}
+	}
+	if p.ask.Bundle && len(items) > 0 {
+		if items = items[:limit.Bundled(queue, items)]; len(items) == 0 {
+			p.Failure = codec.ErrBundleRoom
+		}
+	}
+	p.found = items
+	p.ready = max(0, taken.Ready-int64(len(items)))
+}
+
+// Giver serves one pop in a way of its own: it gives items of the queue to a taker elsewhere, and answers by itself. All else is as
+// for other pops: the request waits in the same line, and its transaction has others.
+type Giver interface {
+	// Read reads the request, and returns the pop that it means for the queue.
+	Read(m *nats.Msg, verb string) (codec.PopRequest, *failure.Failure)
+
+	// Give gives items within a transaction, which may run again.
+	Give(*Giving) (Given, error)
+
+	// Keep drops what is not needed while the request waits.
+	Keep()
+
+	// Answer answers with what the last run of Give has given.
+	Answer(*desk.Lane, *request.Request) *failure.Failure
+
+	// Refused is called when the request is refused instead.
+	Refused(*desk.Lane, *request.Request, *failure.Failure)
+}
+
+// Giving is a transaction that gives items.
+type Giving struct {
+	Tx      kv.Tx
+	Store   *fdbpq.Store
+	Queue   fdbpq.Queue
+	Subject *subjects.Subject
+	Items   fdbpq.Selection
+	Limit   *codec.Limit
+}
+
+// Given are the items that were given, and what else happened.
+type Given struct {
+	Items    []fdbpq.Item
+	Bytes    int
+	Repeated bool // an earlier transaction has given them
+
+	Failure *failure.Failure // why there are none
+	Final   bool             // and no wait would bring any
+	Retry   time.Duration    // until there may be some; 0: unknown
+	Fits    int              // so many items fit into the answer, fewer than were given; 0: all do
+	More    bool             // another transaction has to look on
+
+	Ended  int // items that the taker has now
+	Events []fdbpq.Event
 }

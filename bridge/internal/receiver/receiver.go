@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go"
 )
@@ -321,4 +322,93 @@ func (r *Receiver) barrier(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// When nats.go reconnects while a subscription drains, it subscribes it again, and forgets it without a word to the
+// server. The server would go on to send requests to a subscription that nobody reads, until the next reconnect.
+
+// draining are the subscriptions that drain, with the number of the connection on which each began to drain.
+type draining struct {
+	mu    sync.Mutex
+	since map[*nats.Subscription]uint64
+}
+
+// connection numbers the connections of the receiver.
+func (r *Receiver) connection() uint64 { return r.nc.Stats().Reconnects }
+
+// drain begins to end a subscription, which may have ended already: the server hears of it, and messages that the
+// server has sent still arrive. The caller forgets the subscription when they are handled.
+func (r *Receiver) drain(sub *nats.Subscription) error {
+	if sub.Type() == nats.ChanSubscription && !r.nc.IsConnected() {
+		r.unsubscribeFrom(sub) // the line keeps its messages
+		return nil
+	}
+	r.draining.begin(sub, r.connection())
+	return sub.Drain()
+}
+
+// forget ends subscriptions that drain. It drops messages that wait for a callback.
+func (r *Receiver) forget(subs ...*nats.Subscription) {
+	renewed := false
+	for _, sub := range subs {
+		r.unsubscribeFrom(sub)
+		since, drained := r.draining.end(sub)
+		renewed = renewed || drained && since != r.connection()
+	}
+	if renewed && r.nc.IsConnected() {
+		if err := r.nc.ForceReconnect(); err != nil {
+			r.options.Logger.Warn("reconnecting failed", "error", err)
+		}
+	}
+}
+
+// begin notes the connection on which a subscription began to drain, the first time.
+func (d *draining) begin(sub *nats.Subscription, connection uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.since == nil {
+		d.since = make(map[*nats.Subscription]uint64)
+	}
+	if _, drains := d.since[sub]; !drains {
+		d.since[sub] = connection
+	}
+}
+
+// end forgets a subscription, and returns on which connection it began to drain, if it did.
+func (d *draining) end(sub *nats.Subscription) (connection uint64, drained bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	connection, drained = d.since[sub]
+	delete(d.since, sub)
+	return connection, drained
+}
+
+// flushPatience bounds the wait for a server that does not answer. If half of the time until the deadline is
+// longer, the wait takes that half: the server's machine may be busy, and the rest of the shutdown needs the other
+// half.
+const flushPatience = 2 * time.Second
+
+// Flush waits until the server has received all messages. Without a connection it
+// does nothing. When ctx has ended before, it fails, even if the server were to answer at once.
+func Flush(ctx context.Context, nc *nats.Conn) error {
+	if !nc.IsConnected() {
+		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("flush: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience(ctx))
+	defer cancel()
+	if err := nc.FlushWithContext(ctx); err != nil {
+		return fmt.Errorf("flush: %w", err)
+	}
+	return nil
+}
+
+// patience is how long a flush waits.
+func patience(ctx context.Context) time.Duration {
+	if end, bounded := ctx.Deadline(); bounded {
+		return max(flushPatience, time.Until(end)/2)
+	}
+	return flushPatience
 }

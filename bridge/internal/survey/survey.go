@@ -7,6 +7,7 @@ package survey
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -264,4 +265,94 @@ func (s *Surveyor) readTogether(ctx context.Context, names []string, most Looks,
 		found(names[i], &queue{*one, s.waiting(names[i]), causes[i]})
 	}
 	return nil
+}
+
+// Stats are the numbers of a queue in the data that STATS shows of the endpoint
+// info.
+type Stats struct {
+	Ready   int64   `json:"ready"`
+	Leased  int64   `json:"leased"`
+	Delayed int64   `json:"delayed"`
+	Oldest  float64 `json:"oldest"`
+	Waiting int     `json:"waiting"`
+}
+
+// Stats reads the first queues, up to a limit. With an error it also returns the queues that it has read. It looks
+// for no oldest item: otherwise repeated requests for STATS would make the store look at thousands of priorities
+// each time.
+func (s *Surveyor) Stats(ctx context.Context, most int) (map[string]Stats, error) {
+	names, err := s.firstNames(ctx, most)
+	if err != nil {
+		return nil, err
+	}
+	surveys, err := s.readAll(ctx, names, Looks{})
+	queues := make(map[string]Stats, len(surveys))
+	for name, q := range surveys {
+		queues[name] = Stats{Ready: q.Ready, Leased: q.Leased, Delayed: q.Delayed, Oldest: q.NextAge(), Waiting: q.waiting}
+	}
+	return queues, err
+}
+
+// Historian reads once a minute the lengths of the queues that were active in the last hour. It reads them one
+// after the other: a minute is enough for all of them, and requests are not delayed.
+type Historian struct {
+	stats  *request.Statistics
+	queues *Surveyor
+	log    *slog.Logger
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+// NewHistorian returns a historian that does not look yet.
+func NewHistorian(stats *request.Statistics, queues *Surveyor, log *slog.Logger) *Historian {
+	return &Historian{stats: stats, queues: queues, log: log}
+}
+
+// historyLimit bounds one look.
+const historyLimit = 30 * time.Second
+
+// Start looks until Stop.
+func (h *Historian) Start() {
+	ctx, cancel := context.WithCancel(context.Background())
+	h.cancel, h.done = cancel, make(chan struct{})
+	go func() {
+		defer close(h.done)
+		for {
+			next := time.NewTimer(request.UntilStep())
+			select {
+			case <-next.C:
+				h.Look(ctx)
+			case <-ctx.Done():
+				next.Stop()
+				return
+			}
+		}
+	}()
+}
+
+// Stop ends the looks, and waits for the one under way.
+func (h *Historian) Stop() {
+	if h.cancel != nil {
+		h.cancel()
+		<-h.done
+	}
+}
+
+// Look makes the look of one minute.
+func (h *Historian) Look(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, historyLimit)
+	defer cancel()
+	active := h.stats.EndStep()
+	found := make(map[string]request.Lengths, len(active))
+	err := h.queues.readPart(ctx, active, Looks{}, func(name string, q *queue) {
+		found[name] = request.Lengths{Ready: q.Ready, Leased: q.Leased, Delayed: q.Delayed}
+	})
+	if err != nil {
+		h.log.Debug("reading the lengths of queues failed", "error", err)
+		active = nil // queues that were not found may exist
+		for name := range found {
+			active = append(active, name)
+		}
+	}
+	h.stats.SetLengths(active, found)
 }

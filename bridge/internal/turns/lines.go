@@ -1,6 +1,7 @@
 package turns
 
 import (
+	"slices"
 	"time"
 
 	"github.com/pqbridge/pqbridge/bridge/internal/marks"
@@ -179,4 +180,223 @@ func (ls *lines[R, T]) late(of ...*line[R]) (late []R) {
 		late = append(late, l.late(ls.options.Patience.Then, ls.options.Waited)...)
 	}
 	return late
+}
+
+// Overlap lets several turns have requests of one line at the same time. A line that is in a turn may be taken from again
+// when its first request has waited for an eighth of the mean time of the line's turns. So a request waits for little more
+// than its own turn. Turns do not get much smaller: clients whose requests were answered together send the next ones together.
+type Overlap[R any] struct {
+	// Turns is how many turns may have requests of a line beside the first one. Zero: there is one turn at a time.
+	Turns int
+
+	// Least is the shortest wait of a request for more requests. Turns that take little longer follow one another.
+	Least time.Duration
+
+	// Source says where a request comes from. Requests of one source keep their order: they are in one turn, or in turns that
+	// follow one another. A request without a source keeps its order to all requests.
+	Source func(R) string
+}
+
+// overlapPart is the part of the mean time of a turn for which requests wait for more requests.
+const overlapPart = 8
+
+// meanWeight is the weight of the moving average: a new turn counts 1/16.
+const meanWeight = 16
+
+// maxSkipped bounds the requests that an overlapping turn looks through. The line is long when a client sends many
+// requests without waiting for answers.
+const maxSkipped = 4096
+
+// Key names a line: requests of one kind for one queue.
+type Key struct {
+	Kind  int // of their part
+	Queue string
+}
+
+// line has the requests that wait for turns.
+type line[R any] struct {
+	key     Key
+	pending []R
+	ahead   int  // so many of the first go ahead of the others
+	woken   bool // there may be work without a request
+	listed  bool // it may be taken from, see lines.ready and apart
+	alone   bool // its next turn has no other line
+
+	turns    int                   // that have requests of it
+	meanTime time.Duration         // of a turn
+	held     map[string]*taking[R] // by source: has requests of it in a turn
+	timer    *time.Timer           // has an overlapping turn take from the line
+	waits    bool                  // the timer runs
+}
+
+// taking are requests that were taken from a line.
+type taking[R any] struct {
+	requests []R
+	ahead    int // so many of the first go ahead of the others
+	weight   int
+	bytes    int
+	sources  []string // that it holds
+}
+
+// room is what may still be taken.
+type room[R any] struct {
+	weight, bytes  int
+	weightOf, size func(R) int
+}
+
+func (r *room[R]) empty() bool { return r.weight <= 0 || r.bytes <= 0 }
+
+// fits reports whether there is room for a request.
+func (r *room[R]) fits(request R) bool {
+	return r.weightOf(request) <= r.weight && r.size(request) <= r.bytes
+}
+
+// count gives a request some of the room.
+func (t *taking[R]) count(r R, left *room[R]) {
+	weight, bytes := left.weightOf(r), left.size(r)
+	left.weight, left.bytes = left.weight-weight, left.bytes-bytes
+	t.weight, t.bytes = t.weight+weight, t.bytes+bytes
+}
+
+// add appends a request, or inserts it before those that do not go ahead.
+func (l *line[R]) add(r R, ahead bool) {
+	if !ahead {
+		l.pending = append(l.pending, r)
+		return
+	}
+	l.pending = slices.Insert(l.pending, l.ahead, r)
+	l.ahead++
+}
+
+// idle reports whether there is nothing to do.
+func (l *line[R]) idle() bool { return len(l.pending) == 0 && !l.woken }
+
+// took adds the time of a turn to the mean time.
+func (l *line[R]) took(d time.Duration) {
+	if d > 0 {
+		l.meanTime += (d - l.meanTime) / meanWeight
+	}
+}
+
+// pause is how long a request waits for more requests before an overlapping turn takes it.
+func (l *line[R]) pause(least time.Duration) time.Duration { return max(least, l.meanTime/overlapPart) }
+
+// take takes the first requests of the line, as far as there is room. force has it take one although there is none. Requests that go
+// ahead take room first; the others have half of it all the same, so that neither keeps the other waiting.
+func (l *line[R]) take(to *taking[R], overlap *Overlap[R], left room[R], force bool) {
+	from := len(to.requests)
+	half := left
+	half.weight, half.bytes = (left.weight+1)/2, (left.bytes+1)/2
+	n := l.fitting(0, l.ahead, to, &left, force)
+	left.weight, left.bytes = max(left.weight, half.weight), max(left.bytes, half.bytes)
+	m := l.fitting(l.ahead, len(l.pending), to, &left, force && n == 0)
+	if n == 0 && l.ahead == 0 || n == l.ahead && from == 0 {
+		to.requests = shift(to.requests, &l.pending, n+m)
+		l.ahead = 0
+	} else {
+		to.requests = slices.Insert(to.requests, to.ahead, l.pending[:n]...)
+		to.requests = append(to.requests, l.pending[l.ahead:l.ahead+m]...)
+		l.drop(n, m)
+	}
+	to.ahead += n
+	if overlap.Turns > 0 {
+		for _, r := range to.requests[from:] {
+			l.hold(to, overlap.Source(r))
+		}
+	}
+}
+
+// fitting gives room to the first requests of a part of the line, and returns how many there are.
+func (l *line[R]) fitting(from, to int, of *taking[R], left *room[R], force bool) (n int) {
+	for from+n < to && (force && n == 0 || left.fits(l.pending[from+n])) {
+		of.count(l.pending[from+n], left)
+		n++
+	}
+	return n
+}
+
+// takeBeside does the same while other turns have requests of the line: it takes those that may run at the same time.
+func (l *line[R]) takeBeside(to *taking[R], overlap *Overlap[R], left room[R], force bool) {
+	rest := l.pending[:0]
+	for i, r := range l.pending {
+		if i == maxSkipped {
+			rest = append(rest, l.pending[i:]...)
+			break
+		}
+		source := overlap.Source(r)
+		if by := l.held[source]; by != nil && by != to {
+			rest = append(rest, r)
+			continue
+		}
+		if source == "" || !force && !left.fits(r) {
+			rest = append(rest, l.pending[i:]...)
+			break
+		}
+		force = false
+		to.count(r, &left)
+		to.requests = append(to.requests, r)
+		l.hold(to, source)
+	}
+	clear(l.pending[len(rest):])
+	l.pending = rest
+}
+
+// hold gives a source to requests in a turn, among which is one of it.
+func (l *line[R]) hold(t *taking[R], source string) {
+	if l.held[source] != nil {
+		return
+	}
+	if l.held == nil {
+		l.held = make(map[string]*taking[R])
+	}
+	l.held[source] = t
+	t.sources = append(t.sources, source)
+}
+
+// leave ends a turn with requests of the line. Those that come back are the first ones again; so many of them go ahead.
+func (l *line[R]) leave(t *taking[R], back []R, ahead int) {
+	l.turns--
+	for _, source := range t.sources {
+		delete(l.held, source)
+	}
+	if len(back) > 0 {
+		l.pending = slices.Concat(back[:ahead], l.pending[:l.ahead], back[ahead:], l.pending[l.ahead:])
+		l.ahead += ahead
+	}
+}
+
+// late removes the first requests of the line, as far as they have waited for longer than patience.
+func (l *line[R]) late(patience time.Duration, waited func(R) time.Duration) (late []R) {
+	first := func(of []R) (n int) {
+		for n < len(of) && waited(of[n]) >= patience {
+			n++
+		}
+		return n
+	}
+	n, m := first(l.pending[:l.ahead]), first(l.pending[l.ahead:])
+	late = append(append(late, l.pending[:n]...), l.pending[l.ahead:l.ahead+m]...)
+	l.drop(n, m)
+	return late
+}
+
+// drop removes the first n of the requests that go ahead, and the first m of the others.
+func (l *line[R]) drop(n, m int) {
+	l.pending = slices.Delete(l.pending, l.ahead, l.ahead+m)
+	l.pending = slices.Delete(l.pending, 0, n)
+	l.ahead -= n
+}
+
+// shift moves the first n requests of a line to a list. If these are all requests and the list is empty, the line and the
+// list change places, so that the memory of both is used again.
+func shift[R any](to []R, line *[]R, n int) []R {
+	from := *line
+	if n == len(from) && len(to) == 0 {
+		*line = to
+		return from
+	}
+	to = append(to, from[:n]...)
+	left := copy(from, from[n:])
+	clear(from[left:])
+	*line = from[:left]
+	return to
 }

@@ -2,6 +2,8 @@ package waiting
 
 import (
 	"cmp"
+	std "container/heap"
+	"fmt"
 	"slices"
 	"time"
 
@@ -167,4 +169,143 @@ func (p *Pops[T]) Keep(pop *Pop[T]) error {
 	defer p.mu.Unlock()
 	pop.attempted = false
 	return pop.ended
+}
+
+// admit says whether a pop may wait, and which pop has to give up its place if none is free.
+func (p *Pops[T]) admit(w *Wait) (evicted *Pop[T], err error) {
+	if p.closed != nil {
+		return nil, p.closed
+	}
+	if !w.Ends.After(time.Now()) {
+		return nil, ErrOver
+	}
+	q := p.queues[w.Queue]
+	if q != nil && q.lines[w.Band] == nil && w.Band != fdbpq.AllPriorities && q.bands() >= p.options.Bands {
+		return nil, &FullError{fmt.Sprintf("pops wait for %d different bands at queue %s, and no more may: wait for one of those, or for all priorities", p.options.Bands, q.name)}
+	}
+	if tenant, most := p.options.Tenant(w.Queue); most > 0 && p.tenants[tenant] >= most {
+		return nil, ErrQuota
+	}
+	if p.ends.size() < p.options.Places {
+		return nil, nil
+	}
+	if evicted = p.spare(w); evicted == nil {
+		return nil, p.full(w.Queue)
+	}
+	return evicted, nil
+}
+
+// bands is the number of bands that pops wait for, without the band of all priorities.
+func (q *queue[T]) bands() int {
+	n := len(q.lines)
+	if q.lines[fdbpq.AllPriorities] != nil {
+		n--
+	}
+	return n
+}
+
+// spare returns the pop that has to make room for a new one: a pop of the queue with the most waiting pops; or, if
+// the new pop's queue has its share, of the client with the most pops there. After the exchange the new pop's
+// queue, or client, must not have more than the other: otherwise two would take the place from each other for ever.
+func (p *Pops[T]) spare(w *Wait) *Pop[T] {
+	longest, q, size := p.longest.first(), p.queues[w.Queue], 0
+	if q != nil {
+		size = q.size
+	}
+	if size+1 < longest.size {
+		return longest.busiest.first().pops.last.pop
+	}
+	if q == nil {
+		return nil
+	}
+	busiest, size := q.busiest.first(), 0
+	if c := q.clients[clientOf(w.Reply)]; c != nil {
+		size = c.pops.size
+	}
+	if size+1 < busiest.pops.size {
+		return busiest.pops.last.pop
+	}
+	return nil
+}
+
+func (p *Pops[T]) full(queue string) error {
+	return &FullError{fmt.Sprintf("too many waiting pops: this bridge takes %d, and queue %s has its share of them", p.options.Places, queue)}
+}
+
+// heap has elements in an order, with the first one at index 0. Each element keeps its index, so that it can be
+// moved and removed.
+type heap[E any] struct {
+	before func(a, b E) bool
+	index  func(E) *int
+	all    []E
+}
+
+func (h *heap[E]) first() E   { return h.all[0] }
+func (h *heap[E]) size() int  { return len(h.all) }
+func (h *heap[E]) push(e E)   { std.Push((*ordered[E])(h), e) }
+func (h *heap[E]) fix(e E)    { std.Fix((*ordered[E])(h), *h.index(e)) }
+func (h *heap[E]) remove(e E) { std.Remove((*ordered[E])(h), *h.index(e)) }
+
+// ordered is a heap in the form that the standard library needs.
+type ordered[E any] heap[E]
+
+func (o *ordered[E]) Len() int           { return len(o.all) }
+func (o *ordered[E]) Less(i, j int) bool { return o.before(o.all[i], o.all[j]) }
+
+func (o *ordered[E]) Swap(i, j int) {
+	o.all[i], o.all[j] = o.all[j], o.all[i]
+	*o.index(o.all[i]), *o.index(o.all[j]) = i, j
+}
+
+func (o *ordered[E]) Push(x any) {
+	e := x.(E)
+	*o.index(e) = len(o.all)
+	o.all = append(o.all, e)
+}
+
+func (o *ordered[E]) Pop() any {
+	last := len(o.all) - 1
+	e := o.all[last]
+	var none E
+	o.all[last] = none
+	o.all = o.all[:last]
+	return e
+}
+
+// list has pops in the order in which they were added. The elements are parts of the
+// pops, so that any of them can be removed.
+type list[T any] struct {
+	first, last *element[T]
+	size        int
+}
+
+type element[T any] struct {
+	pop        *Pop[T] // nil: it is in no list
+	prev, next *element[T]
+}
+
+func (l *list[T]) add(pop *Pop[T], e *element[T]) {
+	*e = element[T]{pop: pop, prev: l.last}
+	if l.last == nil {
+		l.first = e
+	} else {
+		l.last.next = e
+	}
+	l.last = e
+	l.size++
+}
+
+func (l *list[T]) drop(e *element[T]) {
+	if e.prev == nil {
+		l.first = e.next
+	} else {
+		e.prev.next = e.next
+	}
+	if e.next == nil {
+		l.last = e.prev
+	} else {
+		e.next.prev = e.prev
+	}
+	*e = element[T]{}
+	l.size--
 }

@@ -11,6 +11,8 @@
 package waiting
 
 import (
+	"errors"
+	"strings"
 	"sync"
 	"time"
 
@@ -330,4 +332,74 @@ func (p *Pops[T]) TakingAt(queue string) (n int, bands []fdbpq.Band) {
 		}
 	}
 	return n, bands
+}
+
+// Why a wait ended, beside the reason of [Pops].Close and a [FullError].
+var (
+	ErrOver = errors.New("nothing arrived within the time given")
+	ErrGone = errors.New("the client stopped listening for its answer")
+
+	// ErrQuota: the tenant has as many waiting pops as it may.
+	ErrQuota = errors.New("too many pops of the tenant wait")
+)
+
+// FullError names the limit because of which a pop may not wait, or wait on.
+type FullError struct{ text string }
+
+func (e *FullError) Error() string { return e.text }
+
+// client has the waiting pops of one client at a queue.
+type client[T any] struct {
+	name string
+	pops list[T]
+	rank int // its index among the busiest
+}
+
+// clientOf names the client to which a reply subject belongs. Client libraries have one inbox a connection, with a
+// last token for each request. All clients with an inbox for each request share one name: otherwise each of their
+// pops would count as another client.
+//
+// A client can choose its name. So names decide only between the clients of one queue, not between queues.
+func clientOf(reply string) string {
+	return reply[:max(0, strings.LastIndexByte(reply, '.'))]
+}
+
+// A rate may allow a delivery at a known time, although nothing arrives then. So a queue has one timer for all its
+// pops: the first pop that may find something sets it.
+
+// soonest bounds how often a timer makes the bridge look at a queue. Tokens of a fast rate gather meanwhile, for
+// several pops.
+const soonest = 5 * time.Millisecond
+
+// Retry makes the pops of a queue be served after a time, unless they are served before.
+func (p *Pops[T]) Retry(name string, after time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	q := p.queues[name]
+	if q == nil {
+		return
+	}
+	after = max(after, soonest)
+	at := time.Now().Add(after)
+	switch {
+	case !q.retryAt.IsZero() && !at.Before(q.retryAt):
+		return
+	case q.retry == nil:
+		q.retry = time.AfterFunc(after, func() {
+			if p.retried(q) {
+				p.options.Serve(name)
+			}
+		})
+	default:
+		q.retry.Reset(after)
+	}
+	q.retryAt = at
+}
+
+// retried forgets the timer of a queue, and reports whether pops still wait there.
+func (p *Pops[T]) retried(q *queue[T]) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	q.retryAt = time.Time{}
+	return q.size > 0
 }

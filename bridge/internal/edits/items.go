@@ -1,0 +1,152 @@
+package edits
+
+import (
+	"bytes"
+
+	"github.com/pqbridge/pqbridge/bridge/internal/codec"
+	"github.com/pqbridge/pqbridge/bridge/internal/desk"
+	"github.com/pqbridge/pqbridge/bridge/internal/failure"
+	"github.com/pqbridge/pqbridge/bridge/internal/request"
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/protocol"
+	"github.com/pqbridge/pqbridge/subjects"
+)
+
+// itemEdit is an edit of one item: it removes, moves or requeues the item, or revokes its lease.
+type itemEdit struct {
+	change
+	id fdbpq.ID
+}
+
+func (e *itemEdit) Read(*codec.Wire) (f *failure.Failure) {
+	if f = codec.NoOptions(e.Msg, e.Subject.Verb.String()); f == nil {
+		e.id, f = codec.ReadID(e.Subject.ID)
+	}
+	return f
+}
+
+// found answers which item was changed, or that there is none.
+func (e *itemEdit) found(found bool, priority int64, err error) error {
+	if err == nil && !found {
+		e.Failure = failure.NoItem(e.Subject.Queue, e.Subject.ID)
+		return nil
+	}
+	return e.did(protocol.Changed{ID: e.Subject.ID, Priority: priority}, err)
+}
+
+// move gives an item another priority.
+type move struct{ itemEdit }
+
+func Move(subjects.Verb) desk.Work { return new(move) }
+
+func (m *move) Apply(at *desk.ChangeTx) ([]fdbpq.Event, error) {
+	found, err := at.Queue.Move(at.Tx, m.id, m.Subject.Priority)
+	return nil, m.found(found, m.Subject.Priority, err)
+}
+
+// removal removes an item.
+type removal struct{ itemEdit }
+
+func Remove(subjects.Verb) desk.Work { return new(removal) }
+
+func (r *removal) Apply(at *desk.ChangeTx) ([]fdbpq.Event, error) {
+	priority, found, err := at.Queue.Remove(at.Tx, r.id)
+	return []fdbpq.Event{{Type: fdbpq.EventFinished, Queue: at.Queue.Name(), ID: r.id}}, r.found(found, priority, err)
+}
+
+func (r *removal) Tally(tally *request.Tally) {
+	if r.Failure == nil {
+		tally[request.Removed]++
+	}
+}
+
+// requeue pushes a dead letter to the queue that it comes from.
+type requeue struct {
+	itemEdit
+	to     string // where it comes from, "" for wherever
+	pushed string // queue that it was pushed to
+}
+
+func Requeue(subjects.Verb) desk.Work { return new(requeue) }
+
+func (r *requeue) Read(*codec.Wire) (f *failure.Failure) {
+	if f = codec.NoOwnHeaders(r.Msg.Header, r.Subject.Verb.String()); f != nil {
+		return f
+	}
+	if body := bytes.TrimSpace(r.Msg.Data); len(body) > 0 {
+		f = codec.ReadObject("the body of a requeue", body, "to", func(name string, value any) (is bool, f *failure.Failure) {
+			if is = name == "to"; is {
+				r.to, f = codec.ReadString(name, value)
+			}
+			if is && f == nil {
+				f = codec.CheckQueueName(r.to)
+			}
+			return is, f
+		})
+	}
+	if f == nil {
+		r.id, f = codec.ReadID(r.Subject.ID)
+	}
+	return f
+}
+
+func (r *requeue) Apply(at *desk.ChangeTx) ([]fdbpq.Event, error) {
+	done, err := at.Queue.Requeue(at.Tx, r.id, r.to)
+	switch {
+	case err != nil:
+	case !done.Found:
+		r.Failure = failure.NoItem(r.Subject.Queue, r.Subject.ID)
+	case done.Err != nil:
+		r.Failure = failure.Explain(done.Err)
+	default:
+		r.pushed = done.To
+		r.body = codec.AppendPubAck(r.body[:0], done.To, &done.Pushed)
+	}
+	return done.Events, err
+}
+
+func (r *requeue) Tally(tally *request.Tally) {
+	if r.Failure == nil {
+		tally[request.Removed]++
+	}
+}
+
+func (r *requeue) Answer(re *request.Responder) {
+	re.Stats.Moved(r.pushed, request.FlowIn, 1)
+	re.Stats.Queues.Count(r.pushed, &request.Tally{request.Pushed: 1})
+	r.change.Answer(re)
+}
+
+// revoke takes the lease of an item away.
+type revoke struct {
+	itemEdit
+	which fdbpq.Revocation
+}
+
+func Revoke(subjects.Verb) desk.Work { return new(revoke) }
+
+func (r *revoke) Read(*codec.Wire) (f *failure.Failure) {
+	if r.which, f = codec.ReadRevoke(r.Msg, r.Subject.Verb.String()); f == nil {
+		r.id, f = codec.ReadID(r.Subject.ID)
+	}
+	return f
+}
+
+func (r *revoke) Apply(at *desk.ChangeTx) ([]fdbpq.Event, error) {
+	done, err := at.Queue.Revoke(at.Tx, r.id, r.which)
+	if err == nil && done.Err != nil {
+		r.Failure = failure.Explain(done.Err)
+		return nil, nil
+	}
+	if err == nil && !done.Found {
+		return nil, r.found(false, 0, nil)
+	}
+	answer := protocol.Revoked{ID: r.Subject.ID, Priority: done.Priority, State: protocol.State(done.State), Deliveries: done.Deliveries}
+	switch {
+	case done.Dead:
+		answer.State = protocol.StateDead
+	case done.State == "":
+		answer.State = protocol.StateGone
+	}
+	return done.Events, r.did(answer, err)
+}
