@@ -3,10 +3,15 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/pqbridge/pqbridge/protocol"
+	"github.com/pqbridge/pqbridge/subjects"
 )
 
 // AckSubject is the subject that settles the lease, "" without a lease: another program
@@ -160,4 +165,102 @@ func tookEffect(op string, reason Reason) bool {
 		return true // the item is back in either case
 	}
 	return false
+}
+
+// ackSubjects are the subjects on which a client settles leases. The client never publishes
+// a settlement elsewhere: a forged item could otherwise use the client's rights.
+type ackSubjects struct {
+	own    subjects.Grammar
+	bridge subjects.Grammar // as the bridge writes them
+}
+
+// ackSubject is the subject that settles a lease. The zero value settles none.
+type ackSubject struct {
+	own     string
+	written string // as the bridge writes it, and as a bundle or a push names a lease
+}
+
+// parse returns the subject on which to settle a lease, from either form of it.
+func (a ackSubjects) parse(subject string) (ack ackSubject, queue string, err error) {
+	ack = ackSubject{subject, subject}
+	s, err := a.own.Parse(subject)
+	switch {
+	case a.bridge == a.own:
+	case err == nil:
+		ack.written, err = a.bridge.Build(s)
+	default:
+		if s, err = a.bridge.Parse(subject); err == nil {
+			ack.own, err = a.own.Build(s)
+		}
+	}
+	if err == nil && s.Verb != subjects.Ack {
+		err = fmt.Errorf("subject %q: expected one that settles a lease", subject)
+	}
+	if err != nil {
+		return ackSubject{}, "", err
+	}
+	return ack, s.Queue, nil
+}
+
+// leaseOf returns the subject that settles an item's lease: the reply subject, or PQ-Ack if
+// the item has come through another account. It settles none if neither is an ack subject of the
+// queue. An empty queue allows any.
+func (a ackSubjects) leaseOf(queue string, m *nats.Msg) ackSubject {
+	from := [2]string{m.Reply}
+	if values := m.Header[protocol.HeaderAck]; len(values) == 1 {
+		from[1] = values[0]
+	}
+	for _, subject := range from {
+		if subject == "" {
+			continue
+		}
+		if ack, of, err := a.parse(subject); err == nil && (queue == "" || of == queue) {
+			return ack
+		}
+	}
+	return ackSubject{}
+}
+
+// AckMany acknowledges items of the queue, up to [MaxMany] in one message, and returns what
+// [Item.Ack] would return for each, or nil if all of them are gone for good.
+func (q *Queue) AckMany(ctx context.Context, items ...*Item) []error {
+	errs := make([]error, len(items))
+	var all []*settling
+	for i, item := range items {
+		switch {
+		case !item.Leased():
+			errs[i] = ErrNotLeased
+		case !item.beginSettle():
+			errs[i] = ErrSettled
+		default:
+			all = append(all, &settling{item: item, op: "ack", body: protocol.SettleAck, ended: func(_ string, err error) {
+				errs[i] = item.endSettle(err)
+			}})
+		}
+	}
+	for some := range slices.Chunk(all, MaxMany) {
+		q.client.settlements.settleMany(ctx, q.name, some)
+	}
+	if slices.ContainsFunc(errs, func(err error) bool { return err != nil }) {
+		return errs
+	}
+	return nil
+}
+
+// HandOver pushes an item to a queue and acknowledges this one, in one transaction: both take effect, or neither
+// does. The hand_over of this item's queue has to name the other queue.
+//
+// After [ErrLeaseLost] nothing was pushed: another consumer has had the item, or will. After [ErrUnknownResult]
+// call it again with the same [MsgID]. A second call without an id fails with [ErrLeaseLost] if the first took
+// effect, and pushes nothing.
+func (i *Item) HandOver(ctx context.Context, to *Queue, payload []byte, opts ...PushOption) (pushed Pushed, err error) {
+	if !i.Leased() {
+		return Pushed{}, ErrNotLeased
+	}
+	settle := func(p *push) { p.header.Set(protocol.HeaderSettle, i.ack.written) }
+	err = i.once(func() (err error) {
+		pushed, err = to.Push(ctx, payload, append(opts[:len(opts):len(opts)], settle)...)
+		return err
+	})
+	return pushed, err
 }
