@@ -3,6 +3,7 @@ package session
 import (
 	"bufio"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -97,3 +98,36 @@ func ParseBand(s string) (client.PopOption, error) {
 	}
 	return client.Band(low, high), nil
 }
+
+// Input is standard input. Ctrl-C ends a read that waits for typed input, with the context's
+// error.
+func (s *Session) Input() io.Reader {
+	if s.reading == nil {
+		s.reading = readUntil(s.Context, s.Stdin)
+	}
+	return s.reading
+}
+
+// readUntil reads r until ctx ends. A read of r that has begun cannot be cancelled: its
+// result is lost, and its goroutine ends with it.
+func readUntil(ctx context.Context, r io.Reader) io.Reader {
+	out, in := io.Pipe()
+	context.AfterFunc(ctx, func() { in.CloseWithError(ctx.Err()) })
+	go func() {
+		_, err := io.Copy(in, r)
+		in.CloseWithError(err) // nil: the end of r
+	}()
+	return out
+}
+
+// Interrupted returns nil for Ctrl-C, which is how a user ends an endless command.
+func Interrupted(ctx context.Context, err error) error {
+	if ctx.Err() != nil && errors.Is(context.Cause(ctx), context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// Pause is how long a command that looks again and again waits after a look that took so long: at least as
+// long, so that it asks for at most half of the time, however slow the answers are.
+func Pause(took, interval time.Duration) time.Duration { return max(interval-took, took) }

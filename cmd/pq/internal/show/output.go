@@ -1,11 +1,16 @@
 package show
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/pqbridge/pqbridge/internal/screen"
 )
@@ -171,3 +176,68 @@ func (f Facts) String() string {
 }
 
 const Day = 24 * time.Hour
+
+func WriteJSON(w io.Writer, v any) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(v)
+}
+
+// HarmlessJSON is a writer of JSON to a terminal, which it does nothing to. JSON has words for the
+// control characters of ASCII alone: the others, and those that turn the direction of a text, are
+// written as their numbers, which means the same. Others stay, such as those that join emoji. Each Write is of whole characters.
+type HarmlessJSON struct{ To io.Writer }
+
+// Write implements io.Writer.
+func (h HarmlessJSON) Write(text []byte) (int, error) {
+	var shown []byte
+	for _, r := range string(text) {
+		if r != '\n' && unicode.In(r, unicode.Cc, unicode.Bidi_Control) {
+			shown = fmt.Appendf(shown, `\u%04x`, r)
+		} else {
+			shown = utf8.AppendRune(shown, r)
+		}
+	}
+	if _, err := h.To.Write(shown); err != nil {
+		return 0, err
+	}
+	return len(text), nil
+}
+
+// Command is a command of pq for people to copy: its name, arguments and options. Arguments are texts that others chose:
+// in a shell each is one word, and pq takes none for an option, as behind --.
+func Command(name string, args []string, options ...string) string {
+	words := []string{"pq", name}
+	dash := slices.IndexFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "-") })
+	if dash >= 0 {
+		words = append(words, options...)
+		options = nil
+	}
+	for i, arg := range args {
+		if i == dash {
+			words = append(words, "--")
+		}
+		words = append(words, word(arg))
+	}
+	return strings.Join(append(words, options...), " ")
+}
+
+// plain matches words that need no quotes.
+var plain = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]*$`)
+
+// word is a text as a shell takes it for one word.
+func word(text string) string {
+	if plain.MatchString(text) {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}
+
+// Disconnected says since when nobody answers, and from when the numbers are.
+func Disconnected(now, since, good time.Time, why string) string {
+	if good.IsZero() {
+		return fmt.Sprintf(" disconnected since %s, %s: %s", since.Format(time.TimeOnly), Span(now.Sub(since).Round(time.Second)), why)
+	}
+	return fmt.Sprintf(" disconnected since %s, %s: %s; numbers from %s",
+		since.Format(time.TimeOnly), Span(now.Sub(since).Round(time.Second)), why, good.Format(time.TimeOnly))
+}
