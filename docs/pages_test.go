@@ -246,7 +246,7 @@ func TestNamesExist(t *testing.T) {
 		{"test", names(t, "_test.go", regexp.MustCompile(`(?m)^func (Test\w+)\(`)), regexp.MustCompile(`\b(Test[A-Z]\w+)`)},
 		{"make target", names(t, "Makefile", regexp.MustCompile(`(?m)^([a-z-]+):`)), regexp.MustCompile("(?:`|^)make ([a-z-]+)")},
 		{"campaign", names(t, "Makefile", regexp.MustCompile(`(?m)^campaign/([a-z]+):`)), regexp.MustCompile("make campaign NAME=([a-z]+)")},
-		{"command of pqd", names(t, "help.go", regexp.MustCompile(`(?m)^       pqd ([a-z]+)`)), regexp.MustCompile("(?:`|[A-Z]=\\S+ )pqd ([a-z]+)")},
+		{"command of pqd", names(t, "main.go", regexp.MustCompile(`(?m)^       pqd ([a-z]+)`)), regexp.MustCompile("(?:`|[A-Z]=\\S+ )pqd ([a-z]+)")},
 		{"command of pq", names(t, ".go", regexp.MustCompile(`(?m)^\s+Use:\s+"([a-z]+)[ "]`)), regexp.MustCompile("(?:`|^|\\| )pq ([a-z]+)")},
 	} {
 		for _, p := range pages(t) {

@@ -3,12 +3,16 @@ package broker
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"net"
 	"net/url"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"sync"
 	"time"
@@ -17,6 +21,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
 
+	"github.com/pqbridge/pqbridge/bridge"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 )
 
@@ -212,3 +217,146 @@ func askSystem(ctx context.Context, srv *server.Server, subject string, request,
 }
 
 const LogConnectLimit = 5 * time.Second
+
+// otherSecret notes nodes that have another PQ_CLUSTER_SECRET than this node. The servers of such nodes refuse each
+// other several times a second, and their log lines name no secret.
+type otherSecret struct {
+	log *slog.Logger
+
+	mu   sync.Mutex
+	node string    // the last node that refused this node
+	at   time.Time // when
+
+	strange struct { // servers that this node refused, and that did not refuse it
+		since, last time.Time
+	}
+}
+
+// Lines of the server about a refusal: of this node by another, and of another by this node. The second line has no
+// name of a node, but the port of a connection.
+var (
+	refusedBy = regexp.MustCompile(`^(\S+) - rid:\d+ - Route Error '(?i:authorization violation)'`)
+	refusedIt = regexp.MustCompile(`^(\S+) - rid:\d+ - authentication error`)
+	cutOff    = regexp.MustCompile(`^\S+ - rid:\d+ - Error flushing: `)
+)
+
+const (
+	// refusalFor is how long a refusal counts: the servers try again every second.
+	refusalFor = 5 * time.Second
+
+	// strangeFor is how long a server has to be refused, without refusing this node, to count as one with another
+	// secret.
+	strangeFor = 3 * time.Second
+)
+
+// reads notes a line of the server's log, and reports whether it is about such a refusal.
+func (o *otherSecret) reads(line string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	now := time.Now()
+	known := now.Sub(o.at) <= refusalFor
+	if by := refusedBy.FindStringSubmatch(line); by != nil {
+		if !known {
+			o.log.Error("another node has another secret: expected the same line in the file PQ_CLUSTER_SECRET of each node", "node", by[1])
+		}
+		o.node, o.at = by[1], now
+		return true
+	}
+	it := refusedIt.FindStringSubmatch(line)
+	if it == nil {
+		return known && cutOff.MatchString(line)
+	}
+	s := &o.strange
+	if now.Sub(s.last) > refusalFor {
+		s.since = now
+	}
+	s.last = now
+	if !s.since.IsZero() && now.Sub(s.since) > strangeFor && !known {
+		s.since = time.Time{} // said
+		o.log.Warn("refused a node without the secret in PQ_CLUSTER_SECRET", "from", it[1])
+	}
+	return true
+}
+
+// Refusing names the node that has refused this node just now, or returns nil.
+func (o *otherSecret) refusing() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.node == "" || time.Since(o.at) > refusalFor {
+		return nil
+	}
+	return fmt.Errorf("the node at %s has another secret than this one, and none is connected: expected the same line in the file PQ_CLUSTER_SECRET of each node", o.node)
+}
+
+// closeClients closes the connections of all clients from outside this process.
+func closeClients(srv *server.Server) (err error) {
+	list, err := srv.Connz(&server.ConnzOptions{Limit: math.MaxInt32})
+	if err != nil {
+		return err
+	}
+	for _, c := range list.Conns {
+		if c.IP != "" {
+			err = errors.Join(err, srv.DisconnectClientByID(c.Cid))
+		}
+	}
+	return err
+}
+
+// keepAtSite keeps the requests under the prefix, and their events, at this side of each leaf node that the server
+// makes: there may be a pqd at the other side, too, and each pqd serves its own clients. Without that a server
+// prefers the pqd on its own side, but while that pqd is stopped, its requests go to the pqd at the other side,
+// which has another store.
+func keepAtSite(o *server.Options, prefix string) {
+	all := prefix + ".>"
+	for _, remote := range o.LeafNode.Remotes {
+		for _, deny := range []*[]string{&remote.DenyImports, &remote.DenyExports} {
+			if !slices.Contains(*deny, all) {
+				*deny = append(*deny, all)
+			}
+		}
+	}
+}
+
+// The NATS servers of the nodes remember each other by their names, and the log has its replicas on some of them. A
+// server with a new name counts as an additional server, without a replica, until it takes the place of another.
+
+// metaLeader returns the nodes that replicate the list of streams, as their leader sees them.
+func metaLeader(ctx context.Context, srv *server.Server) (*server.MetaClusterInfo, error) {
+	var answer struct {
+		Data struct {
+			Meta *server.MetaClusterInfo `json:"meta_cluster"`
+		} `json:"data"`
+	}
+	err := askSystem(ctx, srv, "$SYS.REQ.SERVER.PING.JSZ", server.JSzOptions{LeaderOnly: true}, &answer)
+	if err == nil && answer.Data.Meta == nil {
+		err = errors.New("the NATS servers of the nodes have no leader")
+	}
+	return answer.Data.Meta, err
+}
+
+// removePeer removes a server for good. If the server is no peer, there is nothing to do.
+func removePeer(ctx context.Context, srv *server.Server, meta *server.MetaClusterInfo, name string) error {
+	peer := peerOf(name)
+	if !slices.ContainsFunc(meta.Replicas, func(p *server.PeerInfo) bool { return p.Peer == peer }) {
+		return nil
+	}
+	var answer server.JSApiMetaServerRemoveResponse
+	if err := askSystem(ctx, srv, server.JSApiRemoveServer, server.JSApiMetaServerRemoveRequest{Peer: peer}, &answer); err != nil {
+		return err
+	}
+	if answer.Error != nil {
+		return &bridge.Refusal{Text: "nothing was done: " + answer.Error.Description}
+	}
+	return nil
+}
+
+// peerOf is the name by which the servers know a server among themselves. A leader that has started since it heard
+// the server last knows only this name.
+func peerOf(name string) string {
+	const digits, size = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz", 8
+	id := sha256.Sum256([]byte(name))
+	for i, b := range id {
+		id[i] = digits[int(b)%len(digits)]
+	}
+	return string(id[:size])
+}

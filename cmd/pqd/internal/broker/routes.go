@@ -1,13 +1,21 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"hash/fnv"
+	"log/slog"
 	"net"
 	"syscall"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/egress"
+	"github.com/pqbridge/pqbridge/subjects"
 )
 
 // Routes watches the routes of an embedded server to the other nodes. A process that ends closes its connections and
@@ -107,4 +115,78 @@ func (r *Routes) refuses(ctx context.Context, name string) bool {
 		return false
 	}
 	return errors.Is(err, syscall.ECONNREFUSED)
+}
+
+// A server has several connections to each other one, and an account always uses the same of them. What the nodes say to each
+// other, in the account of the log, should not stand behind what clients send. nats-server can also give an account routes of its own, but then nodes of
+// earlier versions, which do not, would not hear of the log any more.
+
+// mostRoutes is how many connections a server has to each other one, at most.
+const mostRoutes = 8
+
+// routePool is the number of connections with which an account has one for itself, or shares it with the fewest of the others.
+func routePool(account string, others []*server.Account) (size int) {
+	names := map[string]bool{server.DEFAULT_GLOBAL_ACCOUNT: true}
+	for _, a := range others {
+		names[a.Name] = true
+	}
+	delete(names, account)
+	fewest := len(names) + 1
+	for n := server.DEFAULT_ROUTE_POOL_SIZE; n <= mostRoutes && fewest > 0; n++ {
+		beside := 0
+		for name := range names {
+			if routeOf(name, n) == routeOf(account, n) {
+				beside++
+			}
+		}
+		if beside < fewest {
+			size, fewest = n, beside
+		}
+	}
+	return size
+}
+
+// routeOf is the connection that an account uses, of so many: nats-server does not export how it chooses.
+func routeOf(account string, of int) int {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(account)) // it never fails
+	return int(h.Sum32() % uint32(of))
+}
+
+// newEgress returns a filter that replaces on the routes of a server what the filter of messages replaces at the bridge of the
+// active node, when that node sheds or as much waits for a route as it would let wait for its bridge.
+func newEgress(srv *server.Server, grammar subjects.Grammar, client func() (uint64, error), sheds func() bool, log *slog.Logger) (*egress.Filter, error) {
+	if err := egress.Check(); err != nil {
+		return nil, err
+	}
+	account, err := accountOf(srv, client)
+	if err != nil {
+		return nil, err
+	}
+	varz, err := srv.Varz(nil)
+	if err != nil {
+		return nil, err
+	}
+	f := &egress.Filter{Server: srv, Most: varz.MaxPending / pendingPart, Sheds: sheds, Log: log}
+	f.Requests = egress.Requests{Account: account, Group: bridge.QueueGroup, Large: filterLarge, Instead: bridge.TooManyBytes}
+	for _, g := range grammar.Each() {
+		f.Requests.Prefixes = append(f.Requests.Prefixes, g.Prefix()+".")
+	}
+	return f, nil
+}
+
+// accountOf is the name of the account to which a client of the server belongs.
+func accountOf(srv *server.Server, client func() (uint64, error)) (string, error) {
+	id, err := client()
+	if err != nil {
+		return "", err
+	}
+	found, err := srv.Connz(&server.ConnzOptions{CID: id, Username: true})
+	if err != nil {
+		return "", err
+	}
+	if len(found.Conns) == 0 {
+		return "", nats.ErrConnectionClosed
+	}
+	return cmp.Or(found.Conns[0].Account, server.DEFAULT_GLOBAL_ACCOUNT), nil // the server leaves the global one out
 }

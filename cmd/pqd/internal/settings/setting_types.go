@@ -6,8 +6,10 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/pqbridge/pqbridge/subjects"
 )
@@ -200,4 +202,48 @@ func Scheme(encrypted bool) string {
 		return "https://"
 	}
 	return "http://"
+}
+
+// silence is how long two nodes must not have heard another one to take it for lost.
+type silence time.Duration
+
+const (
+	leastSilence = 300 * time.Millisecond
+	mostSilence  = 5 * time.Second
+)
+
+func (s *silence) Decode(value string) error {
+	d, err := time.ParseDuration(value)
+	if err != nil || d < leastSilence || d > mostSilence {
+		return fmt.Errorf("expected a duration from %s to %s, such as 500ms", leastSilence, mostSilence)
+	}
+	*s = silence(d)
+	return nil
+}
+
+// SocketName is the Unix socket in the directory of an embedded store. pqd backup sends its
+// request there. Every user who may write to the directory may connect. There is no other
+// permission, and no network port.
+const SocketName = "pqd.sock"
+
+// Socket is the socket at which pqd answers pqd backup and pqd recover. The socket of a copy lies beside the copy,
+// because another copy may take its place.
+func (s *Settings) Socket() string {
+	if s.Shared() {
+		return s.CopyDir() + ".sock"
+	}
+	return filepath.Join(s.Store.Place, SocketName)
+}
+
+// UsageError is a mistake in how pqd was called.
+type UsageError struct{ error }
+
+// Usagef is such an error.
+func Usagef(format string, args ...any) error {
+	return UsageError{fmt.Errorf(format, args...)}
+}
+
+// BadPair says that two files are no certificate and its key.
+func BadPair(certVariable string, cert ExistingFile, keyVariable string, key ExistingFile, err error) error {
+	return Usagef("%s=%q and %s=%q: expected a certificate and its key: %w", certVariable, cert, keyVariable, key, err)
 }

@@ -2,17 +2,21 @@ package broker
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/process"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 	"github.com/pqbridge/pqbridge/testenv"
 )
@@ -100,5 +104,46 @@ func TestEmbeddedServerLetsClientsRead(t *testing.T) {
 	}
 	if read != messages || !announced {
 		t.Errorf("read %d of %d messages; announced the stop: %t", read, messages, announced)
+	}
+}
+
+// An error that the embedded server logs about a client is a warning, with one text for
+// all clients.
+func TestServerLogOfClients(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	log := natsLog{log: slog.New(slog.NewTextHandler(&out, nil))}
+	log.Errorf(`%s - authentication error - User "%s"`, `127.0.0.1:1234 - cid:5`, "mallory")
+	log.Errorf(`[::1]:1234 - wid:6 - "v1.2:go:name" - maximum payload`)
+	log.Errorf("Error trying to connect to route")
+	log.Errorf("Error trying to connect to route (attempt 7): refused") // every second, of a node that is away
+	for _, want := range []string{
+		`level=WARN msg="error of a NATS client" host=127.0.0.1 client="127.0.0.1:1234 - cid:5" error="authentication error - User \"mallory\""`,
+		`level=WARN msg="error of a NATS client" host=::1 client="[::1]:1234 - wid:6" error="\"v1.2:go:name\" - maximum payload"`,
+		`level=ERROR msg="Error trying to connect to route"`,
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("logged\n%s\nexpected %s", out.String(), want)
+		}
+	}
+	if strings.Contains(out.String(), "attempt 7") {
+		t.Errorf("logged an attempt to reach a node that is away\n%s", out.String())
+	}
+}
+
+// What a configuration file says about lame duck mode does not cut off clients while
+// pqd lets them read.
+func TestLameDuckOutlastsTheStop(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "nats.conf")
+	if err := os.WriteFile(file, []byte(`lame_duck_grace_period: "1s", lame_duck_duration: "30s"`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	e, err := readServerOptions(settings.Settings{NATSConfig: settings.ExistingFile(file), Listen: settings.Address{Host: "127.0.0.1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e.Options.LameDuckGracePeriod <= process.ShutdownLimit || e.Options.LameDuckDuration <= e.Options.LameDuckGracePeriod {
+		t.Errorf("lame duck mode closes connections after %s, all by %s", e.Options.LameDuckGracePeriod, e.Options.LameDuckDuration)
 	}
 }
