@@ -1,8 +1,14 @@
 package fdbpq
 
 import (
+	"cmp"
+	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
 // Fair says within which priorities keys take turns: "priority" makes each priority a
@@ -50,4 +56,144 @@ func (f Fair) class(priority int64) int64 {
 		class++
 	}
 	return class
+}
+
+// Where keys take turns, each key with ready items has a row in the order of the classes
+// (layout.SpaceFairKey), and in a class in the order of tags. The tag belongs to the next item of
+// the key: the tag of the item before, and a cost, which is the less the more the key weighs.
+// The virtual time of the class is the highest tag that was served, and a key that comes stands a
+// cost behind it: self-clocked fair queueing. So a key gains nothing by its absence, and each
+// item moves time on: new keys, however many, keep no key waiting for good.
+//
+// The items without a key count as a key of weight 1. It needs no row in the order, because pops
+// read its first item anyway. A row of its own has its tag (layout.SpaceUnnamed).
+//
+// The rows follow the rules of the key index (layout.SpaceKeyHead), except that a row may stand
+// in a class before that of the key's first item. Pushes and settlements do not know tags, so
+// they write rows with tag 0, and pops move these to their places.
+//
+// Rows belong to a numbered order, so that another configuration begins with an empty order.
+// Pops go in the order of the queue until all keys have a row in the fair order.
+
+// fairIndex reads and writes the order in which keys take turns.
+type fairIndex struct{ *queueRows }
+
+// prefixOf returns the prefix of rows of the present fair order in a space.
+func (f fairIndex) prefixOf(space string) []byte {
+	return tuple.AppendInt(layout.GenerationPrefix(space, f.name, f.state.generation), f.state.fairOrder)
+}
+
+func (f fairIndex) classPrefix(space string, class int64) []byte {
+	return tuple.AppendInt(f.prefixOf(space), class)
+}
+
+func (f fairIndex) row(p fairPlace) []byte {
+	return tuple.AppendBytes(tuple.AppendInt(f.classPrefix(layout.SpaceFairKey, p.class), p.tag), []byte(p.key))
+}
+
+func (f fairIndex) weightRow(key string) []byte { return f.rowsOfKey(layout.SpaceWeight, key) }
+
+// fairPlace is the place of a key in the fair order. A key that comes has tag 0.
+type fairPlace struct {
+	class, tag int64
+	key        string
+}
+
+func (a fairPlace) compare(b fairPlace) int {
+	return cmp.Or(cmp.Compare(a.class, b.class), cmp.Compare(a.tag, b.tag), cmp.Compare(a.key, b.key))
+}
+
+func (f fairIndex) parseRow(key []byte) (p fairPlace, err error) {
+	r := tuple.Read(key[len(f.prefixOf(layout.SpaceFairKey)):])
+	p = fairPlace{class: r.Int(), tag: r.Int(), key: string(r.Bytes())}
+	if r.Err() != nil {
+		return p, fmt.Errorf("damaged row of a key in turn: %w", r.Err())
+	}
+	return p, nil
+}
+
+// rows reads the rows of the fair order.
+func (f fairIndex) rows(r kv.Reader) func(limit, maxBytes int) ([]fairPlace, error) {
+	begin, end := tuple.Range(f.prefixOf(layout.SpaceFairKey))
+	return func(limit, maxBytes int) ([]fairPlace, error) {
+		pairs, err := r.Range(begin, end, kv.RangeOptions{Limit: limit, MaxBytes: maxBytes})
+		if err != nil {
+			return nil, err
+		}
+		places := make([]fairPlace, len(pairs))
+		for i, pair := range pairs {
+			if places[i], err = f.parseRow(pair.Key); err != nil {
+				return nil, err
+			}
+			begin = append(pair.Key, 0)
+		}
+		return places, nil
+	}
+}
+
+// place writes the row of a key that comes, in the class of its first item.
+func (f fairIndex) place(first layout.Place, key string) {
+	if f.state.config.Fair == "" {
+		return
+	}
+	row := f.row(fairPlace{class: f.state.config.Fair.class(first.Priority), key: key})
+	f.tx.Set(row, nil)
+}
+
+// tagUnit is what an item costs a key of weight 1.
+const tagUnit = 1 << 20
+
+// weightOf is the share of a key: what is set for it, or what a push said.
+func (f fairIndex) weightOf(r kv.Reader, key string, k *KeySettings) (int64, error) {
+	if k.Weight != nil {
+		return *k.Weight, nil
+	}
+	row, err := r.Get(f.weightRow(key))
+	if err != nil || row == nil {
+		return 1, err
+	}
+	weight, _, err := tuple.ConsumeInt(row)
+	if err == nil {
+		err = checkWeight(weight)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("damaged weight of key %q: %w", key, err)
+	}
+	return weight, nil
+}
+
+// leave clears the rows of the present order by ranges, however many they are.
+func (f fairIndex) leave() {
+	if f.state.config.Fair == "" {
+		return
+	}
+	for _, space := range []string{layout.SpaceFairKey, layout.SpaceUnnamed, layout.SpaceClass} {
+		f.tx.ClearRange(tuple.Range(f.prefixOf(space)))
+	}
+	f.tx.ClearRange(tuple.Range(layout.GenerationPrefix(layout.SpaceWeight, f.name, f.state.generation)))
+}
+
+// buildLater sets a timer that goes on behind a key. The transaction that begins an order builds
+// nothing: until it commits, other transactions add keys without rows in the order.
+func (f fairIndex) buildLater(behind string) error {
+	return f.timers.atOnce(layout.TimerFair, fmt.Sprintf("%d:%s", f.state.fairOrder, behind))
+}
+
+// due writes the rows of the next keys. After the last key, pops go by the fair order.
+func (f fairIndex) due(t layout.Timer) error {
+	s := f.state
+	order, behind, _ := strings.Cut(t.ID, ":")
+	if !f.there() || s.config.Fair == "" || s.fairBuilt || order != strconv.FormatInt(s.fairOrder, 10) {
+		return nil
+	}
+	last, done, err := f.keyIndex.findNext(behind)
+	if err != nil {
+		return err
+	}
+	if !done {
+		return f.buildLater(last)
+	}
+	built := *s
+	built.fairBuilt = true
+	return f.writeState(&built)
 }

@@ -1,11 +1,18 @@
 package fdbpq
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/pqbridge/pqbridge/fdbpq/internal/jsonfields"
+	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
 // MaxKey bounds the bytes of a key.
@@ -54,4 +61,168 @@ func checkWeight(weight int64) error {
 		return fmt.Errorf("%w: %d, allowed are 1 to %d", ErrWeight, weight, MaxWeight)
 	}
 	return nil
+}
+
+// KeySettings are what an administrator has set for one key of a queue. A setting that
+// is nil leaves it to the queue's configuration, or to the pushes.
+type KeySettings struct {
+	Limit  *int64 `json:"limit,omitempty"`  // instead of key_limit; 0: no limit
+	Rate   *Rate  `json:"rate,omitempty"`   // instead of key_rate; the zero Rate: no bound
+	Weight *int64 `json:"weight,omitempty"` // its share where keys take turns, whatever its pushes say
+	Paused *bool  `json:"paused,omitempty"` // its items are not handed out
+}
+
+// MaxKeysSet bounds how many keys of a queue may have settings of their own.
+const MaxKeysSet = 1_000_000
+
+var keySettingNames = []string{"limit", "rate", "weight", "paused"}
+
+func (k *KeySettings) paused() bool { return k.Paused != nil && *k.Paused }
+
+// limit is how many items of the key may be leased at a time, 0 for any number.
+func (k *KeySettings) limit(c *Config) int64 {
+	switch {
+	case c.KeyOrder:
+		return 1
+	case k.Limit != nil:
+		return *k.Limit
+	}
+	return c.KeyLimit
+}
+
+func (k *KeySettings) rate(c *Config) Rate {
+	if k.Rate != nil {
+		return *k.Rate
+	}
+	return c.KeyRate
+}
+
+// merge returns the settings with the fields of the JSON object replaced. null drops a setting.
+func (k KeySettings) merge(object []byte) (KeySettings, error) {
+	if err := jsonfields.Check(object, keySettingNames, true); err != nil {
+		return KeySettings{}, &ConfigError{err.Error()}
+	}
+	k = k.clone() // or the values that it points to would be replaced
+	if err := jsonfields.Decode(object, &k); err != nil {
+		return KeySettings{}, &ConfigError{err.Error()}
+	}
+	if k.Limit != nil && (*k.Limit < 0 || *k.Limit > MaxKeyLimit) {
+		return KeySettings{}, configError("limit is %d: allowed are 0, for no limit, to %d", *k.Limit, MaxKeyLimit)
+	}
+	if k.Weight != nil {
+		if err := checkWeight(*k.Weight); err != nil {
+			return KeySettings{}, configError("%s", err)
+		}
+	}
+	return k, nil
+}
+
+func (k KeySettings) clone() KeySettings {
+	return KeySettings{Limit: copied(k.Limit), Rate: copied(k.Rate), Weight: copied(k.Weight), Paused: copied(k.Paused)}
+}
+
+func copied[T any](p *T) *T {
+	if p == nil {
+		return nil
+	}
+	v := *p
+	return &v
+}
+
+// counted and limits count a key's settings as 0 or 1 for the queue's state.
+func counted(k KeySettings) int64 {
+	if k == (KeySettings{}) {
+		return 0
+	}
+	return 1
+}
+
+func limits(k KeySettings) int64 {
+	if k.Limit != nil && *k.Limit > 0 {
+		return 1
+	}
+	return 0
+}
+
+// SetKey changes the settings of a key that the JSON object names, and makes the queue
+// if need be. A setting of null is dropped.
+func (q Queue) SetKey(tx kv.Tx, key string, object []byte) (KeySettings, error) {
+	if key == "" {
+		return KeySettings{}, ErrNoKey
+	}
+	if err := CheckKey(key); err != nil {
+		return KeySettings{}, err
+	}
+	qtx, err := q.administer(tx)
+	if err == nil {
+		err = qtx.orCreate()
+	}
+	if err != nil {
+		return KeySettings{}, err
+	}
+	s := qtx.state
+	before, err := qtx.settings.of(tx, key)
+	if err != nil {
+		return KeySettings{}, err
+	}
+	after, err := before.merge(object)
+	if err != nil || reflect.DeepEqual(before, after) {
+		return after, err
+	}
+	changed := *s
+	changed.keysSet += counted(after) - counted(before)
+	changed.keysLimited += limits(after) - limits(before)
+	if changed.keysSet > s.keysSet && s.keysSet >= q.store.maxKeysSet {
+		return KeySettings{}, configError("%d keys of the queue have settings of their own, as many as may have them: null drops a setting", s.keysSet)
+	}
+	if after == (KeySettings{}) {
+		tx.Clear(settingsRow(q.name, key))
+	} else {
+		row, err := json.Marshal(after)
+		if err != nil {
+			return KeySettings{}, fmt.Errorf("settings of a key: %w", err)
+		}
+		tx.Set(settingsRow(q.name, key), row)
+	}
+	if err := qtx.writeState(&changed); err != nil {
+		return KeySettings{}, err
+	}
+	if err := qtx.rates.changeKey(key, before.rate(&s.config), after.rate(&s.config)); err != nil {
+		return KeySettings{}, err
+	}
+	if err := qtx.keyIndex.lookAgain(tx, key); err != nil {
+		return KeySettings{}, err
+	}
+	return after, qtx.done()
+}
+
+// KeySettings returns the settings of a key, which are empty where there is no such queue.
+func (q Queue) KeySettings(r kv.Reader, key string) (KeySettings, error) {
+	qtx, err := q.view(r)
+	if err != nil || qtx == nil {
+		return KeySettings{}, err
+	}
+	return qtx.settings.of(r, key)
+}
+
+func settingsRow(queue, key string) []byte {
+	return tuple.AppendBytes(layout.QueueRow(layout.SpaceSettings, queue), []byte(key))
+}
+
+// settings reads the settings of keys.
+type settings struct{ *queueRows }
+
+// of returns what is set for a key.
+func (t settings) of(r kv.Reader, key string) (k KeySettings, err error) {
+	if t.state.keysSet == 0 {
+		return KeySettings{}, nil
+	}
+	row, err := r.Get(settingsRow(t.name, key))
+	if err == nil && row != nil {
+		err = json.Unmarshal(row, &k)
+	}
+	if err != nil {
+		return KeySettings{}, fmt.Errorf("damaged settings of key %q: %w", key, err)
+	}
+	return k, nil
 }

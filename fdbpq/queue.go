@@ -1,10 +1,15 @@
 package fdbpq
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/internal/tuple"
 )
 
 // Queue is one queue of a store. Its methods work inside a transaction of the caller
@@ -173,4 +178,113 @@ func (q Queue) Counted(r kv.Reader) (bool, error) {
 		s, err = q.store.Queue(with).readState(r)
 	}
 	return s != nil, err
+}
+
+// A queue may belong to a tenant: its name is then that of the tenant, a dot, and its own. A configuration
+// or a dead letter names another queue by its own name, and means a queue of the same tenant.
+
+// tenantOf returns the tenant of a queue, "" for a queue without a tenant.
+func tenantOf(queue string) string { return queue[:max(0, strings.LastIndexByte(queue, '.'))] }
+
+// ownName returns the name of a queue without its tenant.
+func ownName(queue string) string { return queue[strings.LastIndexByte(queue, '.')+1:] }
+
+// sameTenant returns the name of the queue that the tenant of a queue calls own.
+func sameTenant(queue, own string) string { return queue[:len(queue)-len(ownName(queue))] + own }
+
+// CountsWith returns the queue with which a queue counts as one queue of its tenant: its default dead-letter queue, or the
+// queue whose dead letters it has. It returns "" for a queue that counts alone. So dead letters never make a queue too many.
+func CountsWith(queue string) string {
+	home, dead := strings.CutSuffix(queue, DeadLetterSuffix)
+	switch {
+	case !dead:
+		return queue + DeadLetterSuffix
+	case strings.HasSuffix(home, DeadLetterSuffix):
+		return ""
+	}
+	return home
+}
+
+// defaultDeadLetters is the name of the queue's default dead-letter queue, "" if it would
+// be too long to be asked for.
+func defaultDeadLetters(queue string) string {
+	if len(ownName(queue))+len(DeadLetterSuffix) > MaxDeadLetterName {
+		return ""
+	}
+	return queue + DeadLetterSuffix
+}
+
+// DeadLetterSuffix ends the name of a queue's default dead-letter queue.
+const DeadLetterSuffix = "-dead"
+
+// MaxDeadLetterName bounds the bytes of that name. An item that went to a queue with a
+// longer one could not be reached.
+const MaxDeadLetterName = 69
+
+// listed reports whether a list of queues, separated by commas, names a queue. "*" names
+// all.
+func listed(names, queue string) bool {
+	return names == "*" || slices.Contains(strings.Split(names, ","), queue)
+}
+
+// areNames reports whether a text is a list of queues, or "*", or empty.
+func areNames(text string) bool { return text == "" || !slices.Contains(strings.Split(text, ","), "") }
+
+// Queues returns up to limit names of existing queues in their order, starting after
+// the given name.
+func (s *Store) Queues(r kv.Reader, after string, limit int) ([]string, error) {
+	prefix := tuple.AppendString(nil, layout.SpaceState)
+	begin, end := tuple.Range(prefix)
+	if after != "" {
+		begin = append(layout.QueueRow(layout.SpaceState, after), 0)
+	}
+	var names []string
+	for most, more := min(limit, queuesPerRead), true; more && len(names) < limit; {
+		page, err := r.Range(begin, end, kv.RangeOptions{Limit: most})
+		if err != nil {
+			return nil, err
+		}
+		for _, pair := range page {
+			name, _, err := tuple.ConsumeString(pair.Key[len(prefix):])
+			if err != nil {
+				return nil, fmt.Errorf("damaged queue name: %w", err)
+			}
+			head, _, err := parseStateHead(pair.Value) // of a queue that only a later program serves, too
+			if err != nil {
+				return nil, fmt.Errorf("queue %q: %w", name, err)
+			}
+			if head.exists() && len(names) < limit {
+				names = append(names, name)
+			}
+		}
+		if more = len(page) == most; more {
+			begin = append(page[len(page)-1].Key, 0)
+		}
+	}
+	return names, nil
+}
+
+// queuesPerRead has room for the longest page that a bridge shows, and the name behind it.
+const queuesPerRead = MaxBatch + 1
+
+// QueuesBetween returns the names of existing queues that may have rows from the
+// first key to the last.
+func (s *Store) QueuesBetween(r kv.Reader, first, last []byte) ([]string, error) {
+	var between []string
+	for after := ""; ; {
+		names, err := s.Queues(r, after, queuesPerRead)
+		if err != nil || len(names) == 0 {
+			return between, err
+		}
+		for _, name := range names {
+			for _, kind := range layout.RowKinds {
+				begin, end := layout.AllRows(kind.Space, name)
+				if kind.Lasts != layout.OfStore && bytes.Compare(begin, last) <= 0 && bytes.Compare(first, end) < 0 {
+					between = append(between, name)
+					break
+				}
+			}
+		}
+		after = names[len(names)-1]
+	}
 }

@@ -1,9 +1,11 @@
 package link
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/internal/jsonfields"
 	"github.com/pqbridge/pqbridge/fdbpq/internal/layout"
 	"github.com/pqbridge/pqbridge/fdbpq/internal/named"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
@@ -85,3 +87,76 @@ func shown(r kv.Reader, q fdbpq.Queue, h named.Home, name string, row *record) (
 	generation, err := q.Generation(r)
 	return row.link(h, name, generation), err
 }
+
+// Config is what an administrator sets of a link.
+type Config struct {
+	To     string `json:"to"` // the store id of the taker
+	Paused bool   `json:"paused"`
+}
+
+var fieldNames = []string{"to", "paused"}
+
+// merge returns the definition with the fields of the JSON object replaced.
+func (c Config) merge(object []byte) (Config, error) {
+	err := jsonfields.Check(object, fieldNames, false)
+	if err == nil {
+		err = jsonfields.Decode(object, &c)
+	}
+	switch {
+	case err != nil:
+		return c, wrong("%s", err.Error())
+	case c.To == "":
+		return c, wrong("to is missing: expected the id of the store that takes the items")
+	case !isID(c.To):
+		return c, wrong("to is %.100q: expected the id of a store", c.To)
+	}
+	return c, nil
+}
+
+// isID reports whether a text is empty, or may be a name: ids of stores and batches may.
+func isID(s string) bool { return s == "" || named.CheckName(s) == nil }
+
+// CheckName returns an error when a link may not have the name.
+func CheckName(name string) error {
+	if err := named.CheckName(name); err != nil {
+		return wrong("%s", err.Error())
+	}
+	return nil
+}
+
+// Error says what is wrong with a link, or with what its taker asks for.
+type Error struct {
+	Refusal Refusal
+	Text    string
+}
+
+func (e *Error) Error() string { return "link: " + e.Text }
+
+// Refusal is why a taker gets nothing.
+type Refusal string
+
+const (
+	Malformed   Refusal = ""
+	Forbidden   Refusal = "forbidden"    // the link is for another taker
+	GiverBehind Refusal = "giver_behind" // this store has lost its end
+	TakerBehind Refusal = "taker_behind" // the other one has
+)
+
+func wrong(format string, args ...any) error { return refuse(Malformed, format, args...) }
+
+func refuse(why Refusal, format string, args ...any) error {
+	return &Error{why, fmt.Sprintf(format, args...)}
+}
+
+var (
+	// ErrNone: the queue has no link of this name.
+	ErrNone = errors.New("no such link")
+	// ErrTooMany: there are as many links as there may be.
+	ErrTooMany = errors.New("too many links")
+)
+
+const (
+	noun = named.Noun("link")
+
+	version = 1 // of both rows
+)

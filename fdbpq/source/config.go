@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/internal/jsonfields"
 	"github.com/pqbridge/pqbridge/fdbpq/internal/named"
@@ -179,3 +180,122 @@ func subjectsOverlap(one, other string) bool {
 	}
 	return len(a) == len(b)
 }
+
+// Start says with which message a source begins: first, new, a sequence or a time.
+type Start struct {
+	Word string     // "first" or "new", or
+	Seq  uint64     // one of these
+	Time *time.Time //
+}
+
+// The words of a Start.
+const (
+	StartFirst = "first"
+	StartNew   = "new"
+)
+
+func (s Start) equal(other Start) bool {
+	same := s.Word == other.Word && s.Seq == other.Seq && (s.Time == nil) == (other.Time == nil)
+	return same && (s.Time == nil || s.Time.Equal(*other.Time))
+}
+
+// MarshalJSON implements json.Marshaler.
+func (s Start) MarshalJSON() ([]byte, error) {
+	switch {
+	case s.Time != nil:
+		return json.Marshal(map[string]time.Time{"time": *s.Time})
+	case s.Seq > 0:
+		return json.Marshal(map[string]uint64{"seq": s.Seq})
+	}
+	return json.Marshal(s.Word)
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (s *Start) UnmarshalJSON(b []byte) error {
+	expected := jsonfields.Errorf(`start is %s: expected "first", "new", {"seq":<n>} with n from 1, or {"time":"<RFC 3339>"}`, b)
+	*s = Start{}
+	if json.Unmarshal(b, &s.Word) == nil {
+		if s.Word != StartFirst && s.Word != StartNew {
+			return expected
+		}
+		return nil
+	}
+	if jsonfields.Check(b, []string{"seq", "time"}, false) != nil {
+		return expected
+	}
+	var object struct {
+		Seq  uint64
+		Time *time.Time
+	}
+	if json.Unmarshal(b, &object) != nil || (object.Seq == 0) == (object.Time == nil) {
+		return expected
+	}
+	s.Seq, s.Time = object.Seq, object.Time
+	return nil
+}
+
+// Value is where a value of an item comes from: it is the same for all, that of a header of the message, or a
+// token of its subject.
+type Value struct {
+	Constant string
+	Header   string
+	Token    int // from 1
+	Default  string
+}
+
+// MarshalJSON implements json.Marshaler.
+func (v Value) MarshalJSON() ([]byte, error) {
+	if v.Header == "" && v.Token == 0 {
+		return json.Marshal(v.Constant)
+	}
+	return json.Marshal(struct {
+		Header  string `json:"header,omitempty"`
+		Token   int    `json:"token,omitempty"`
+		Default string `json:"default,omitempty"`
+	}{v.Header, v.Token, v.Default})
+}
+
+// UnmarshalJSON implements json.Unmarshaler. A number is as good as its text.
+func (v *Value) UnmarshalJSON(b []byte) error {
+	*v = Value{}
+	if text, is := scalar(b); is {
+		v.Constant = text
+		return nil
+	}
+	expected := jsonfields.Errorf(`map has %s: expected a text, a number, {"header":"<name>"} or {"token":<n>}, with a "default" if there is to be one`, b)
+	if jsonfields.Check(b, []string{"header", "token", "default"}, false) != nil {
+		return expected
+	}
+	var object struct {
+		Header  string
+		Token   int
+		Default json.RawMessage
+	}
+	if json.Unmarshal(b, &object) != nil || object.Token < 0 || (object.Header == "") == (object.Token == 0) {
+		return expected
+	}
+	v.Header, v.Token = object.Header, object.Token
+	if object.Default != nil {
+		text, is := scalar(object.Default)
+		if !is {
+			return expected
+		}
+		v.Default = text
+	}
+	return nil
+}
+
+// scalar is the text of a JSON string or number that is not empty.
+func scalar(b []byte) (text string, is bool) {
+	var number json.Number
+	switch {
+	case len(b) > 0 && b[0] == '"':
+		is = json.Unmarshal(b, &text) == nil
+	case json.Unmarshal(b, &number) == nil:
+		text, is = number.String(), true
+	}
+	return text, is && text != ""
+}
+
+// Fields are the values of items that a source maps.
+var Fields = []string{"priority", "key", "weight", "delay", "not_before", "ttl", "unique", "on_conflict"}

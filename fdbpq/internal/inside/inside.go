@@ -13,6 +13,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -82,4 +83,86 @@ func Step(ctx context.Context, problem func(error), work func(context.Context) e
 func Fraction(of []byte) float64 {
 	sum := sha256.Sum256(of)
 	return float64(binary.BigEndian.Uint64(sum[:])>>11) / (1 << 53)
+}
+
+// The bounds of a check: the violations that it reports, and the rows that it reads at a time.
+const (
+	maxProblems   = 100
+	checkRows     = 1000
+	checkRowBytes = 4 << 20
+)
+
+// Findings are the violations of invariants that a check of rows has found, a sentence each.
+type Findings struct{ Problems []string }
+
+// Problem adds a violation, unless there are many already.
+func (f *Findings) Problem(format string, args ...any) {
+	if len(f.Problems) < maxProblems {
+		f.Problems = append(f.Problems, fmt.Sprintf(format, args...))
+	}
+}
+
+// Visit checks all rows of a space. An error of check is a violation.
+func (f *Findings) Visit(ctx context.Context, db kv.DB, space string, check func(kv.Pair) error) error {
+	begin, end := tuple.Range(layout.Row(space))
+	for {
+		var page []kv.Pair
+		err := db.View(ctx, func(r kv.Reader) (err error) {
+			page, err = r.Range(begin, end, kv.RangeOptions{Limit: checkRows, MaxBytes: checkRowBytes})
+			return err
+		})
+		if err != nil || len(page) == 0 {
+			return err
+		}
+		for _, pair := range page {
+			if err := check(pair); err != nil {
+				f.Problem("row %q: %v", pair.Key, err)
+			}
+		}
+		begin = append(page[len(page)-1].Key, 0)
+	}
+}
+
+// maxLater bounds the queues that are remembered.
+const maxLater = 1000
+
+// Later has the queues that only a later program serves, as far as this process has met them. Its methods may be called from any
+// number of goroutines.
+type Later struct {
+	mu     sync.Mutex
+	queues map[string]bool
+}
+
+// Passed are the queues that a transaction has left to a later program, and why.
+type Passed map[string]error
+
+// Add adds a queue.
+func (p *Passed) Add(queue string, why error) {
+	if *p == nil {
+		*p = make(Passed)
+	}
+	(*p)[queue] = why
+}
+
+// Report reports each queue once as a problem for the operator.
+func (l *Later) Report(passed Passed, problem func(error)) {
+	for queue, why := range passed {
+		if err := l.problem(queue, why); err != nil {
+			problem(err)
+		}
+	}
+}
+
+// problem returns a problem, nil if the queue was reported before.
+func (l *Later) problem(queue string, why error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.queues[queue] || len(l.queues) == maxLater {
+		return nil
+	}
+	if l.queues == nil {
+		l.queues = make(map[string]bool)
+	}
+	l.queues[queue] = true
+	return fmt.Errorf("queue %q waits for a later version of this program, with its leases, delays and schedules; other queues are served: %w", queue, why)
 }
