@@ -25,6 +25,7 @@ package kv
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"time"
 )
@@ -173,3 +174,15 @@ func (w *Watch) Done() <-chan struct{} { return w.done }
 
 // Cancel ends the watch and frees its resources. It may be called repeatedly.
 func (w *Watch) Cancel() { w.cancel() }
+
+// EncodeInteger returns v as Add and Max keep it.
+func EncodeInteger(v uint64) []byte {
+	return binary.LittleEndian.AppendUint64(nil, v)
+}
+
+// DecodeInteger reads what Add and Max keep; a missing row counts as 0.
+func DecodeInteger(b []byte) uint64 {
+	var buf [8]byte
+	copy(buf[:], b)
+	return binary.LittleEndian.Uint64(buf[:])
+}

@@ -344,3 +344,75 @@ func (db *DB) logFailed(err error) {
 		}
 	}
 }
+
+// lifetime counts active transactions, and admits none once the store is closed.
+type lifetime struct {
+	mu     sync.Mutex
+	active int
+	closed bool
+	idle   chan struct{} // closed when the store is closed and no transaction is active
+}
+
+func (l *lifetime) enter() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return false
+	}
+	l.active++
+	return true
+}
+
+func (l *lifetime) leave() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.active--
+	if l.closed && l.active == 0 {
+		close(l.idle)
+	}
+}
+
+// close returns when no transaction is active. It returns false the second time.
+func (l *lifetime) close() bool {
+	l.mu.Lock()
+	again := l.closed
+	l.closed = true
+	if !again && l.active == 0 {
+		close(l.idle)
+	}
+	l.mu.Unlock()
+	if again {
+		return false
+	}
+	<-l.idle
+	return true
+}
+
+// Metrics are for operators.
+type Metrics struct {
+	Commits   uint64 // committed transactions that wrote something
+	Conflicts uint64 // runs of closures repeated after a conflict
+	TooOld    uint64 // runs of closures repeated because they took too long
+	Stalls    uint64 // times that all commits waited because flushes fell behind
+	Gaps      int    // ranges known to be empty
+	DiskBytes uint64 // used by the store's files
+	Unflushed uint64 // bytes in the log whose rows no table has: the next flushes take as many more on the disk
+}
+
+// Metrics returns the numbers as they are now.
+func (db *DB) Metrics() (Metrics, error) {
+	if !db.life.enter() {
+		return Metrics{}, kv.ErrClosed
+	}
+	defer db.life.leave()
+	store := db.store.Metrics()
+	return Metrics{
+		Commits:   db.commits.count.Load(),
+		Conflicts: db.stats.conflicts.Load(),
+		TooOld:    db.stats.tooOld.Load(),
+		Stalls:    db.reports.stalls.Load(),
+		Gaps:      db.gaps.size(),
+		DiskBytes: store.DiskSpaceUsage(),
+		Unflushed: store.WAL.Size,
+	}, nil
+}

@@ -1,11 +1,14 @@
 package local
 
 import (
+	"context"
 	"fmt"
 	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv/local/internal/logs"
 )
 
 // pipeline applies commits and syncs them.
@@ -114,5 +117,177 @@ func (pipe *pipeline) apply(t *tx, c *commit) (err error) {
 func (pipe *pipeline) noteClears(w *writeSet) {
 	if len(w.erasing)+len(w.cleared) > 0 {
 		pipe.clears.Add(1)
+	}
+}
+
+// maxUnsynced is larger than the number of commits that Pebble accepts before it waits for the disk.
+const maxUnsynced = 4096
+
+// syncCommits waits until commits are on the disk, one after the other.
+func (pipe *pipeline) syncCommits() {
+	defer close(pipe.allSynced)
+	for c := range pipe.toSync {
+		pipe.syncing.Store(c)
+		if err := c.batch.SyncWait(); err != nil {
+			// Later transactions may have read data that will never be on the disk. So no transaction may succeed
+			// any more.
+			pipe.failure.set(fmt.Errorf("syncing the store's log failed: %w", err))
+		}
+		pipe.marks.committed(c.version)
+		pipe.writer.closeBatch(c.batch)
+		c.batch = nil
+		close(c.durable)
+	}
+}
+
+// await waits until a commit and all earlier ones are on the disk. When ctx ends
+// first, the error says how long it waited.
+func (pipe *pipeline) await(ctx context.Context, c *commit) error {
+	select {
+	case <-c.durable:
+	default:
+		began := pipe.now() // c.since may be written at the same time
+		select {
+		case <-c.durable:
+		case <-ctx.Done():
+			return fmt.Errorf("the disk has not finished writing after %s: %w", pipe.now().Sub(began).Round(time.Millisecond), ctx.Err())
+		}
+	}
+	return pipe.failure.err()
+}
+
+// lateAfter is how long a sync may take before further commits wait. A commit that
+// still waits when its context ends has certainly not happened.
+const lateAfter = time.Second
+
+// late returns the commit whose sync takes longer than lateAfter, or nil.
+func (pipe *pipeline) late() *commit {
+	c := pipe.syncing.Load()
+	if c == nil || pipe.now().Sub(c.since) < lateAfter {
+		return nil
+	}
+	select {
+	case <-c.durable:
+		return nil
+	default:
+		return c
+	}
+}
+
+// lockCommits takes the commit lock once tables can be written and no sync is late.
+func (pipe *pipeline) lockCommits(ctx context.Context) error {
+	for {
+		if err := pipe.lock.lock(ctx); err != nil {
+			return fmt.Errorf("earlier commits still wait for the disk: %w", err)
+		}
+		if err := pipe.failure.err(); err != nil {
+			pipe.lock.unlock()
+			return err
+		}
+		if err := pipe.tables.err(); err != nil {
+			pipe.lock.unlock()
+			return err
+		}
+		late := pipe.late()
+		if late == nil {
+			return nil
+		}
+		pipe.lock.unlock()
+		if err := pipe.await(ctx, late); err != nil {
+			return err
+		}
+	}
+}
+
+// awaitApplied waits until a commit in the list is applied, or ctx ends.
+func (pipe *pipeline) awaitApplied(ctx context.Context, c *commit) {
+	if pipe.applied.Load().version >= c.version {
+		return
+	}
+	if err := pipe.lock.lock(ctx); err == nil {
+		pipe.lock.unlock()
+	}
+}
+
+// idleMarkDelay is the time from the last commit to the idle mark.
+const idleMarkDelay = time.Second
+
+// syncMarks writes marks into the log and the note. It writes an idle mark when there was no
+// commit for idleMarkDelay.
+type syncMarks struct {
+	off   bool // the store does not sync, or must not change
+	delay time.Duration
+	timer *time.Timer
+	armed atomic.Bool   // the timer is set
+	after atomic.Uint64 // the newest commit when it was set
+
+	*history
+	store      *pebble.DB
+	disk       *logs.Disk
+	life       *lifetime
+	failure    *failure
+	background *backgroundLog
+}
+
+func (m *syncMarks) start() {
+	m.delay = idleMarkDelay
+	m.timer = time.AfterFunc(idleMarkDelay, m.writeIdle)
+	m.timer.Stop()
+}
+
+// manifestWritten sets the timer after the manifest was written.
+func (m *syncMarks) manifestWritten() {
+	if newest := m.applied.Load(); newest != nil {
+		m.committed(newest.version)
+	}
+}
+
+// committed sets the timer after a commit, unless it is set.
+func (m *syncMarks) committed(version uint64) {
+	if !m.off && !m.armed.Load() && m.armed.CompareAndSwap(false, true) {
+		m.after.Store(version)
+		m.timer.Reset(m.delay)
+	}
+}
+
+func (m *syncMarks) writeIdle() {
+	if !m.life.enter() {
+		return
+	}
+	defer m.life.leave()
+	m.armed.Store(false) // a commit from here on sets the timer again
+	if newest := m.applied.Load().version; newest != m.after.Load() {
+		m.committed(newest)
+		m.note()
+		return
+	}
+	if err := m.write(); err != nil {
+		m.failure.set(err)
+		return
+	}
+	m.note()
+}
+
+// write writes a mark into the log and syncs it.
+func (m *syncMarks) write() (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("writing to the store failed: %v", p)
+		}
+	}()
+	if err := m.store.LogData(m.disk.Synced().Append(nil), pebble.Sync); err != nil {
+		return fmt.Errorf("writing to the store failed: %w", err)
+	}
+	return nil
+}
+
+// note writes down how far log and manifest are synced. A store without the note works as well, but does not notice
+// that the end of its log is lost.
+func (m *syncMarks) note() {
+	if m.off {
+		return
+	}
+	if err := m.disk.WriteNote(); err != nil {
+		m.background.warn("noting how far the log is synced failed", "err", err)
 	}
 }

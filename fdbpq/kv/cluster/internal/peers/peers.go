@@ -229,3 +229,100 @@ func (p *Peers) ActiveLost(at chain.Head) (since time.Time) {
 	}
 	return since
 }
+
+// LivingFor is how long a member counts as living after it was heard.
+const LivingFor = 10 * time.Second
+
+// Peer is a member as it was heard last.
+type Peer struct {
+	Heartbeat
+	Heard   time.Time
+	gaps    gaps
+	back    time.Time // it came, or came back
+	Refuses bool      // its machine refuses connections
+	silent  bool      // for longer than its limit
+	Lost    bool      // it refuses, or another member confirms its silence
+	since   time.Time // it is lost
+}
+
+// Runs reports whether the member was heard within d, and has not ended.
+func (p Peer) Runs(d time.Duration, now time.Time) bool { return !p.Gone && now.Sub(p.Heard) < d }
+
+// HasLog reports whether the disk of the member has the log. A member that replaced another is missing from the
+// lists of members that have not restarted since.
+func (p Peer) HasLog(members []string) bool {
+	if p.Claim == nil { // the disks of members have only copies
+		return slices.Contains(members, p.Member)
+	}
+	return p.Claim.Lives
+}
+
+// Away reports whether the member has ended, or is silent.
+func (p Peer) Away() bool { return p.Gone || p.silent }
+
+// Stands reports whether a member replaces lost ones.
+func (p Peer) Stands() bool {
+	return (p.Role == Follower || p.Role == Candidate) && p.Objection == ""
+}
+
+// Role says what a member does.
+type Role string
+
+// The roles of a member.
+const (
+	Follower  Role = "follower"  // it follows the log
+	Candidate Role = "candidate" // it heard no active member, and tries to become active
+	Active    Role = "active"    // it runs transactions
+	Stopped   Role = "stopped"   // its copy and the log do not belong together
+)
+
+// Mark is the furthest entry that any member of a store was heard to have. It never goes back within a generation,
+// even if that member has lost the entry: the entry did exist. It is on the disk, so it outlives a start of all
+// members.
+type Mark struct {
+	Store      string `json:"store"`
+	Generation uint64 `json:"generation"`
+	Entry      uint64 `json:"entry"`
+	Member     string `json:"member"` // that had it
+}
+
+// Follows reports whether a mark is further than another one.
+func (m Mark) Follows(o Mark) bool {
+	return m.Generation > o.Generation || m.Generation == o.Generation && m.Entry > o.Entry
+}
+
+// Limits of silence.
+const (
+	// A limit is gapFactor times the longest gap of the last one or two gapSpans, up to limitAtMost times the
+	// silence of the options.
+	gapSpan     = time.Minute
+	gapFactor   = 2.5
+	limitAtMost = 6
+
+	// For settledAfter behind the return of a member, or a halt of this process, the limit is returnedFactor times the
+	// silence of the options, and gaps do not count: connections begin anew.
+	settledAfter   = 5 * time.Second
+	returnedFactor = 3
+)
+
+// gaps are the longest gaps between the heartbeats of a member, in the present span of time and in the one before.
+type gaps struct {
+	began       time.Time
+	now, before time.Duration
+}
+
+func (g *gaps) add(gap time.Duration, at time.Time) {
+	switch age := at.Sub(g.began); {
+	case age > 2*gapSpan:
+		*g = gaps{began: at}
+	case age > gapSpan:
+		*g = gaps{began: at, before: g.now}
+	}
+	g.now = max(g.now, gap)
+}
+
+// limit is how long a settled member may be silent.
+func (g gaps) limit(silence time.Duration) time.Duration {
+	longest := time.Duration(gapFactor * float64(max(g.now, g.before)))
+	return min(max(silence, longest), limitAtMost*silence)
+}

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/chain"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/peers"
@@ -148,4 +150,136 @@ func FirstRecord(r Recovery, process chain.ID) (chain.Record, error) {
 		first.Epoch = max(first.Epoch, p.Epoch+1)
 	}
 	return first, nil
+}
+
+// Position is the position of a member in the log.
+type Position struct {
+	Name    string
+	Answers bool // it has answered; otherwise the other fields are from its last message
+	Known   bool // it was heard at least once
+	Role    peers.Role
+	Reason  string
+
+	Generation, Epoch, Entry uint64 // Entry 0: it has no copy
+
+	heartbeat peers.Heartbeat
+}
+
+func position(h peers.Heartbeat, answers bool, reason string) Position {
+	return Position{
+		Name: h.Member, Answers: answers, Known: true, Role: h.Role, Reason: reason,
+		Generation: h.Generation, Epoch: h.Epoch, Entry: h.Entry, heartbeat: h,
+	}
+}
+
+// differs reports whether two copies of a generation end with different entries of the
+// same number.
+func (p Position) differs(o Position) bool {
+	return p.Known && o.Known && p.Entry > 0 && p.Generation == o.Generation && p.Entry == o.Entry &&
+		p.heartbeat.Hash != o.heartbeat.Hash && p.heartbeat.Hash != "" && o.heartbeat.Hash != ""
+}
+
+// beyond names the entries that a member has, or may have, and the source lacks.
+func (p Position) beyond(source Position) string {
+	switch {
+	case !p.Known:
+		return fmt.Sprintf("what member %s alone has: it was not heard", p.Name)
+	case p.Entry == 0 || p.Name == source.Name:
+		return ""
+	case p.heartbeat.Store != source.heartbeat.Store:
+		return fmt.Sprintf("the store %s, of which member %s has a copy", p.heartbeat.Store, p.Name)
+	case p.Generation > source.Generation:
+		return fmt.Sprintf("%d entries of generation %d, which member %s has", p.Entry, p.Generation, p.Name)
+	case p.Generation == source.Generation && p.Entry > source.Entry:
+		return fmt.Sprintf("entries %d to %d, which member %s has", source.Entry+1, p.Entry, p.Name)
+	case p.differs(source), p.Generation == source.Generation && p.Epoch > source.Epoch:
+		return fmt.Sprintf("what member %s has in place of entries up to %d", p.Name, p.Entry)
+	case !p.Answers:
+		return fmt.Sprintf("what member %s alone has behind entry %d of generation %d, which it had when it was heard last", p.Name, p.Entry, p.Generation)
+	}
+	return ""
+}
+
+// Survey is the state of members and log at one time.
+type Survey struct {
+	Members []Position
+	Newest  uint64 // generation that has a log
+	At      uint64 // generation of the furthest copy that answers
+	Log     Log
+	Gone    bool         // there is no log of that generation
+	Begun   chain.Record // the record that begins the newest generation, if that is newer
+	From    chain.Base   // its payload
+	Used    bool         // no record can begin the newest generation, which is newer: it has ended, or its first entry was purged
+	Mark    peers.Mark   // the furthest entry that a member was heard to have
+	Doubts  string       // why acknowledged entries may be on a disk that is away
+}
+
+// Log is what a survey has to know of a log.
+type Log struct {
+	Ended       bool // the other fields do not matter then
+	First, Last uint64
+}
+
+// Of returns what a member that asked the others knows of all of them, and nothing of the log: own is its own
+// heartbeat, names are those of all members, and mark is the furthest entry of a store that any member was heard to have.
+func Of(own peers.Heartbeat, reason string, others []peers.Peer, asked time.Time, names []string, mark func(store string) peers.Mark) Survey {
+	var s Survey
+	s.Members = []Position{position(own, true, reason)}
+	for _, p := range others {
+		s.Members = append(s.Members, position(p.Heartbeat, p.Heard.After(asked) && !p.Gone, p.Objection))
+	}
+	for _, name := range names {
+		if !slices.ContainsFunc(s.Members, func(p Position) bool { return p.Name == name }) {
+			s.Members = append(s.Members, Position{Name: name})
+		}
+	}
+	slices.SortFunc(s.Members, func(a, b Position) int { return strings.Compare(a.Name, b.Name) })
+	for _, p := range s.Members {
+		if p.Answers {
+			s.At = max(s.At, p.Generation)
+		}
+	}
+	s.At = max(s.At, chain.FirstGeneration)
+	for _, p := range s.Members {
+		if m := mark(p.heartbeat.Store); p.Answers && p.Entry > 0 && m.Follows(s.Mark) {
+			s.Mark = m
+		}
+	}
+	if m := s.Mark; m.Entry > 0 && !slices.ContainsFunc(s.Members, func(p Position) bool { return p.Name == m.Member }) {
+		s.Members = append(s.Members, Position{Name: m.Member, Known: true, Generation: m.Generation, Entry: m.Entry, heartbeat: peers.Heartbeat{Store: m.Store}})
+	}
+	return s
+}
+
+// WaitsFor names a member that answered in the survey and whose copy may take entries in a later one, or nothing. Once
+// there is none, the answers show all entries that an active member has acknowledged up to the end of its log.
+func (s Survey) WaitsFor(later Survey) (name string) {
+	for _, p := range s.Members {
+		i := slices.IndexFunc(later.Members, func(o Position) bool { return o.Name == p.Name })
+		if o := later.Members[i]; p.Answers && p.Entry > 0 && (!o.Answers || !o.heartbeat.Final) {
+			name = p.Name
+		}
+	}
+	return name
+}
+
+// names lists the members of a kind.
+func (s Survey) names(of func(Position) bool) string {
+	var all []string
+	for _, p := range s.Members {
+		if of(p) {
+			all = append(all, p.Name)
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+func (s Survey) describeLog() string {
+	switch {
+	case s.Gone:
+		return fmt.Sprintf("generation %d is gone", s.At)
+	case s.Log.Ended:
+		return fmt.Sprintf("generation %d has ended", s.At)
+	}
+	return fmt.Sprintf("generation %d has entries %d to %d", s.At, s.Log.First, s.Log.Last)
 }

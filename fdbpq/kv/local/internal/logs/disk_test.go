@@ -197,3 +197,106 @@ func (f *fullFile) WriteAt(p []byte, at int64) (int, error) {
 	}
 	return n, err
 }
+
+// What is written while a sync runs is not synced by it.
+func TestSyncCoversWhatWasWrittenBefore(t *testing.T) {
+	t.Parallel()
+	for name, sync := range map[string]func(*syncedFile) error{"Sync": (*syncedFile).Sync, "SyncData": (*syncedFile).SyncData} {
+		file, err := vfs.NewMem().Create("1.log", vfs.WriteCategoryUnspecified)
+		if err != nil {
+			t.Fatal(err)
+		}
+		slow := &slowSync{File: file}
+		f := &syncedFile{File: slow}
+		write := func() error {
+			_, err := f.Write([]byte("four"))
+			return err
+		}
+		if err := write(); err != nil {
+			t.Fatal(err)
+		}
+		slow.during = write
+		if err := sync(f); err != nil {
+			t.Fatal(err)
+		}
+		if end, synced := f.end.Load(), f.synced.Load(); end != 8 || synced != 4 {
+			t.Errorf("%s: %d of %d bytes count as synced, expected 4 of 8", name, synced, end)
+		}
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// slowSync is a file to which somebody writes while a sync runs.
+type slowSync struct {
+	vfs.File
+	during func() error
+}
+
+func (f *slowSync) Sync() error { return errors.Join(f.during(), f.File.Sync()) }
+
+func (f *slowSync) SyncData() error { return errors.Join(f.during(), f.File.SyncData()) }
+
+// A note that was cut off while it was written leaves the one before it, and a
+// new process goes on behind both.
+func TestSyncNote(t *testing.T) {
+	t.Parallel()
+	disk := vfs.NewMem()
+	if err := disk.MkdirAll("db", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	expect := func(want uint64) {
+		t.Helper()
+		var n note
+		if m, err := n.read(disk, "db"); err != nil || m.LogSynced != want {
+			t.Errorf("read %d, %v, expected %d", m.LogSynced, err, want)
+		}
+	}
+	expect(0)
+	name := disk.PathJoin("db", NoteName)
+	for i := uint64(1); i < 6; i++ {
+		var n note
+		if _, err := n.read(disk, "db"); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(n.write(disk, "db", Mark{Log: 7, LogSynced: i}), n.close()); err != nil {
+			t.Fatal(err)
+		}
+		expect(i)
+		for _, at := range []int{noteHead, noteHead + len(markTag) + 1} { // the tag, what it says
+			whole, err := durable.Read(disk, name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			flipped := bytes.Clone(whole)
+			flipped[int(i%2)*noteSlot+at] ^= 1
+			if err := durable.Write(disk, name, flipped); err != nil {
+				t.Fatal(err)
+			}
+			expect(i - 1)
+			if err := durable.Write(disk, name, whole); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// The first note and a later one outlive a power loss, the file's name included.
+func TestSyncNoteIsDurable(t *testing.T) {
+	t.Parallel()
+	disk := emptyStore(t)
+	var n note
+	for i := uint64(1); i < 4; i++ {
+		if err := n.write(disk, "db", Mark{Log: 7, LogSynced: i}); err != nil {
+			t.Fatal(err)
+		}
+		var after note
+		if m, err := after.read(disk.CrashClone(vfs.CrashCloneCfg{}), "db"); err != nil || m.LogSynced != i {
+			t.Errorf("after a power loss: read %d, %v, expected %d", m.LogSynced, err, i)
+		}
+	}
+	if err := n.close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -2,8 +2,11 @@ package takeover
 
 import (
 	"encoding/hex"
+	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/chain"
@@ -131,6 +134,169 @@ func TestActiveAnswers(t *testing.T) {
 	} {
 		asked := Candidacy{Began: began, Others: []peers.Peer{{Heartbeat: c.h, Heard: began.Add(c.heard)}}}
 		if got := asked.ActiveAnswers(at); got != c.want {
+			t.Errorf("%s: %v, expected %v", name, got, c.want)
+		}
+	}
+}
+
+// Behind each failure a member waits longer, up to a bound, and less to replace a lost one. When another member was
+// heard it begins anew.
+func TestAttempts(t *testing.T) {
+	t.Parallel()
+	const pause = time.Second
+	now := time.Now()
+	for _, c := range []struct {
+		lost            bool
+		failures        int
+		atLeast, atMost time.Duration
+	}{
+		{false, 1, pause, pause * 3 / 2},
+		{false, 2, 2 * pause, 3 * pause},
+		{false, 9, 8 * pause, failedAtMost},
+		{true, 1, RankPause, RankPause * 3 / 2},
+		{true, 9, failedAtMost, failedAtMost * 3 / 2},
+	} {
+		a := NewAttempts(pause)
+		if !a.May(now) || a.Waited(pause-1) || !a.Waited(2*pause) {
+			t.Fatal("expected the first attempt behind a silence of one pause to one and a half")
+		}
+		for range c.failures {
+			a.Failed(c.lost, now)
+		}
+		if a.May(now.Add(c.atLeast-1)) || !a.May(now.Add(c.atMost+1)) {
+			t.Errorf("behind %d failures, to replace a lost member %v: expected the next attempt behind %v to %v", c.failures, c.lost, c.atLeast, c.atMost)
+		}
+		if a.Reset(); !a.May(now) {
+			t.Error("expected no pause once another member was heard")
+		}
+	}
+}
+
+// A log that ends too early has lost entries only once three looks in ten seconds have shown the same end.
+func TestLossHasToLast(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	const waits = "waiting for the log to show it"
+	var l Loss
+	for i, c := range []struct {
+		end  uint64
+		at   time.Duration
+		lost bool
+	}{
+		{5, 0, false}, {5, SteadyFor, false}, {5, SteadyFor, true},
+		{4, SteadyFor, false}, {4, SteadyFor + 1, false}, {4, SteadyFor + 2, false}, {4, 2 * SteadyFor, true},
+	} {
+		if got := l.Verdict(c.end, now.Add(c.at)); (got != waits) != c.lost {
+			t.Errorf("look %d, at an end of %d: %q", i, c.end, got)
+		}
+	}
+}
+
+// Who has not been heard for a while, or has ended, is not named as successor; among the
+// others the one whose copy is the furthest is.
+func TestSuccessor(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	var others []peers.Peer
+	hear := func(h peers.Heartbeat, at time.Time) { others = append(others, peers.Peer{Heartbeat: h, Heard: at}) }
+	want := func(name, follower string) {
+		t.Helper()
+		if got := Successor(name, others, time.Minute, now); got != follower {
+			t.Errorf("asked for %q: %q, expected %q", name, got, follower)
+		}
+	}
+	want("", "")
+	hear(peers.Heartbeat{Member: "silent", Role: peers.Follower, Entry: 9}, now.Add(-time.Hour))
+	hear(peers.Heartbeat{Member: "gone", Role: peers.Follower, Entry: 9, Gone: true}, now.Add(time.Hour))
+	hear(peers.Heartbeat{Member: "candidate", Role: peers.Candidate, Entry: 9}, now.Add(time.Hour))
+	hear(peers.Heartbeat{Member: "objects", Role: peers.Follower, Entry: 9, Objection: "broken"}, now.Add(time.Hour))
+	others = append(others, peers.Peer{Heartbeat: peers.Heartbeat{Member: "lost", Role: peers.Follower, Entry: 9}, Heard: now.Add(time.Hour), Lost: true})
+	want("", "")
+	hear(peers.Heartbeat{Member: "behind", Role: peers.Follower, Entry: 5}, now.Add(time.Hour))
+	want("", "behind")
+	hear(peers.Heartbeat{Member: "ahead", Role: peers.Follower, Entry: 6}, now.Add(time.Hour))
+	want("", "ahead")
+	want("behind", "behind")
+	for _, name := range []string{"silent", "gone", "candidate", "objects", "lost", "nowhere", "a"} {
+		want(name, "")
+	}
+}
+
+// Of the members that could replace a lost one, the first by name comes first, and the active one last. Members that
+// are lost, silent, gone or stopped are not waited for.
+func TestTurn(t *testing.T) {
+	t.Parallel()
+	follows := func(name string) peers.Peer {
+		return peers.Peer{Heartbeat: peers.Heartbeat{Member: name, Role: peers.Follower}}
+	}
+	lost, gone, stopped, candidate := follows("a"), follows("a"), follows("a"), follows("a")
+	lost.Lost, gone.Gone, stopped.Role, candidate.Role = true, true, peers.Stopped, peers.Candidate
+	for name, c := range map[string]struct {
+		role    peers.Role
+		others  []peers.Peer
+		members int
+		want    Turn
+	}{
+		"the first":             {peers.Follower, []peers.Peer{follows("d"), follows("e")}, 3, Turn{Rank: 0, OK: true}},
+		"the last":              {peers.Follower, []peers.Peer{follows("a"), follows("b")}, 3, Turn{Rank: 2, OK: true}},
+		"behind a candidate":    {peers.Follower, []peers.Peer{candidate, follows("d")}, 3, Turn{Rank: 1, OK: true}},
+		"the active one":        {peers.Active, []peers.Peer{follows("d"), follows("e")}, 3, Turn{Rank: 2, OK: true}},
+		"behind a lost one":     {peers.Follower, []peers.Peer{lost, follows("d")}, 3, Turn{Lost: []string{"a"}, Rank: 0, OK: true}},
+		"behind one that ended": {peers.Follower, []peers.Peer{gone, follows("d")}, 3, Turn{Rank: 0, OK: true}},
+		"behind one that stops": {peers.Follower, []peers.Peer{stopped, follows("d")}, 3, Turn{Rank: 0, OK: true}},
+		"half of them":          {peers.Follower, []peers.Peer{lost}, 2, Turn{Lost: []string{"a"}}},
+	} {
+		got := TurnOf("c", c.role, c.others, c.members)
+		if !slices.Equal(got.Lost, c.want.Lost) || got.Rank != c.want.Rank || got.OK != c.want.OK {
+			t.Errorf("%s: %+v, expected %+v", name, got, c.want)
+		}
+	}
+	third := Turn{Rank: 2, OK: true}
+	if third.Comes(2*RankPause-1) || !third.Comes(2*RankPause) || (Turn{}).Comes(time.Hour) {
+		t.Error("expected the third to wait for two pauses, and nobody to replace a lost majority")
+	}
+}
+
+// A member that is silent is not waited for, though it is not lost.
+func TestTurnBehindASilentMember(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const silence = 500 * time.Millisecond
+		all := peers.New("c", silence)
+		message, err := json.Marshal(peers.Heartbeat{Member: "a", Role: peers.Follower})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Hear(message)
+		for range 100 {
+			<-time.After(silence / 10)
+			all.Judge()
+		}
+		others, _ := all.Heard()
+		if got := TurnOf("c", peers.Follower, others, 3); got.Rank != 0 || got.OK || len(got.Lost) > 0 {
+			t.Errorf("behind a silent member: %+v", got)
+		}
+	})
+}
+
+// Who has made the log, or is named in a release, need not wait.
+func TestInvited(t *testing.T) {
+	t.Parallel()
+	mine, other := chain.ID{1}, chain.ID{2}
+	for name, c := range map[string]struct {
+		h         chain.Head
+		successor string
+		want      bool
+	}{
+		"made the log":             {chain.Head{Entry: 1, Process: mine}, "", true},
+		"another one has":          {chain.Head{Entry: 1, Process: other}, "", false},
+		"its own epoch":            {chain.Head{Entry: 2, Process: mine}, "", false},
+		"named":                    {chain.Head{Entry: 9, Process: other, Released: true}, "a", true},
+		"another one is named":     {chain.Head{Entry: 9, Process: other, Released: true}, "b", false},
+		"named before":             {chain.Head{Entry: 9, Process: other}, "a", false},
+		"named by its own release": {chain.Head{Entry: 9, Process: mine, Released: true}, "a", false},
+	} {
+		if got := Invited(c.h, mine, c.successor, "a"); got != c.want {
 			t.Errorf("%s: %v, expected %v", name, got, c.want)
 		}
 	}
