@@ -1,5 +1,7 @@
 package protocol
 
+import "time"
+
 // EventKind is a kind of event that bridges publish.
 type EventKind struct {
 	Type  string // the type, without [EventTypePrefix] in front
@@ -31,4 +33,92 @@ func (e *EventKind) Subject() string {
 		return "<queue>.event." + e.Type
 	}
 	return "_sys.event." + e.Type
+}
+
+// EventTypePrefix begins the type of an event in its body.
+const EventTypePrefix = "io.pq.v1.event."
+
+// EventError is the type of an [ErrorEvent]. The types of an ItemEvent are in the store, package fdbpq.
+const EventError = "error"
+
+// ItemEvent is published when something happened to an item.
+type ItemEvent struct {
+	Type       string    `json:"type"`
+	Time       time.Time `json:"time"`
+	Queue      string    `json:"queue"`
+	ID         string    `json:"id"`
+	Priority   int64     `json:"priority"`
+	Deliveries int64     `json:"deliveries"`
+	Endings              // how the leases of the item ended, the last one included
+	Reason     string    `json:"reason,omitempty"`
+	DeadLetter string    `json:"dead_letter,omitempty"`
+	Holder     string    `json:"holder,omitempty"`    // of a lease that its holder has lost
+	NotBefore  time.Time `json:"not_before,omitzero"` // when the item is ready again
+}
+
+// ScheduleEvent is published when times of a schedule passed without an item.
+type ScheduleEvent struct {
+	Type     string    `json:"type"`
+	Time     time.Time `json:"time"`
+	Queue    string    `json:"queue"`
+	Schedule string    `json:"name"`
+	From     time.Time `json:"from"` // the first of these times, and the last
+	To       time.Time `json:"to"`
+	Count    int64     `json:"count"`
+	AtLeast  bool      `json:"at_least,omitempty"` // there may be more than Count says
+	Reason   string    `json:"reason"`             // why they passed: down, full or overlap
+}
+
+// EventScheduleMissed is the type of a [ScheduleEvent].
+const EventScheduleMissed = "schedule_missed"
+
+// ClockEvent is published by a pqd that has set the clock of schedules to its own.
+type ClockEvent struct {
+	Type string    `json:"type"`
+	Time time.Time `json:"time"`
+	By   string    `json:"by"` // by how much time, such as "24h0m0s", or "-1h0m0s" backward
+}
+
+// SourceEvent is published when something happened to a source.
+type SourceEvent struct {
+	Type   string    `json:"type"`
+	Time   time.Time `json:"time"`
+	Queue  string    `json:"queue"`
+	Source string    `json:"name"`
+	Count  int64     `json:"count,omitempty"`  // how many messages were skipped, or are poison
+	Reason string    `json:"reason,omitempty"` // why the source stopped
+	Text   string    `json:"text,omitempty"`
+}
+
+// The types of a [SourceEvent].
+const (
+	EventSourceStopped  = "source_stopped"
+	EventSourceSkipped  = "source_skipped"
+	EventSourcePoisoned = "source_poisoned"
+)
+
+// LinkEvent is published when a link gives nothing to its taker until a person has looked.
+type LinkEvent struct {
+	Type   string    `json:"type"`
+	Time   time.Time `json:"time"`
+	Queue  string    `json:"queue"`
+	Link   string    `json:"name"`
+	Reason string    `json:"reason"` // why it stopped: giver_behind or taker_behind
+	Text   string    `json:"text"`
+}
+
+// EventLinkStopped is the type of a [LinkEvent].
+const EventLinkStopped = "link_stopped"
+
+// EventClock is the type of a [ClockEvent].
+const EventClock = "clock"
+
+// ErrorEvent is published when pushes without a reply subject were not stored.
+type ErrorEvent struct {
+	Type  string    `json:"type"`
+	Time  time.Time `json:"time"`
+	Queue string    `json:"queue"`
+	Code  int       `json:"code"`
+	Error string    `json:"error"` // the error of the last of these pushes
+	Count int       `json:"count"` // how many pushes there were since the event before
 }

@@ -1,5 +1,7 @@
 package protocol
 
+import "time"
+
 // Types of JSON answers.
 const (
 	PushResponseType  = "io.pq.v1.push_response"
@@ -54,4 +56,19 @@ const errCodeBase = 30_000
 // NewErrorResponse returns the body that answers a request with an error.
 func NewErrorResponse(responseType string, code int, description string) ErrorResponse {
 	return ErrorResponse{Type: responseType, Error: Error{Code: code, ErrCode: errCodeBase + code, Description: description}}
+}
+
+// PopRequest is the body of a pop or a peek. Without parameters the body is empty.
+type PopRequest struct {
+	Batch    int           `json:"batch,omitempty"`
+	Bundle   int           `json:"bundle,omitempty"`  // the most items, all in one message
+	Expires  time.Duration `json:"expires,omitempty"` // how long to wait
+	Lease    time.Duration `json:"lease,omitempty"`
+	Confirm  time.Duration `json:"confirm,omitempty"` // for how long to keep the item that is popped for good, until it is acknowledged
+	MaxBytes int           `json:"max_bytes,omitempty"`
+	Min      *int64        `json:"min,omitempty"`
+	Max      *int64        `json:"max,omitempty"`
+	Holder   string        `json:"holder,omitempty"` // what the holder of the leases calls itself
+	MsgID    string        `json:"msg_id,omitempty"` // the id with which the pop can be repeated
+	Repeat   bool          `json:"repeat,omitempty"` // this pop is a repetition: if it finds nothing, that is final
 }

@@ -1,8 +1,11 @@
 package protocol
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
+	"time"
+	"unicode/utf8"
 )
 
 // Settlements: the first word of a message on an ack subject. They are the words of JetStream, except for +BACK. +OK is
@@ -60,4 +63,65 @@ func ReadSettled(line string) (s Settled, ok bool) {
 func ReadResult(line string) (until string, refused *Error, ok bool) {
 	s, ok := ReadSettled(line)
 	return s.Until, s.Refused, ok
+}
+
+// Finish is how an item ended: the value of HeaderOutcome.
+type Finish string
+
+const (
+	FinishDone       Finish = "done"        // it was acknowledged, or popped for good
+	FinishDead       Finish = "dead"        // it is a dead letter
+	FinishHandedOver Finish = "handed_over" // a push acknowledged it, or a link took it to another store
+	FinishExpired    Finish = "expired"
+	FinishRemoved    Finish = "removed"
+	FinishEvicted    Finish = "evicted"
+)
+
+// Values of HeaderResult: what became of what a holder said.
+const (
+	ResultKept    = "kept"
+	ResultNone    = "none"    // nobody asked for it
+	ResultDropped = "dropped" // there was no room for it
+)
+
+// ItemResult is what became of an item, as programs write it: one JSON object.
+type ItemResult struct {
+	Queue      string    `json:"queue"`
+	ID         string    `json:"id"`
+	Outcome    Finish    `json:"outcome"`
+	FinishedAt time.Time `json:"finished_at"`
+	Deliveries int64     `json:"deliveries"`
+	Body       *string   `json:"body,omitempty"`        // what its holder said, if it is UTF-8
+	Base64     []byte    `json:"body_base64,omitempty"` // what its holder said, if it is not
+	Dropped    bool      `json:"dropped,omitempty"`     // its holder said something, and there was no room for it
+	DeadReason string    `json:"dead_reason,omitempty"`
+	DeadLetter string    `json:"dead_letter,omitempty"` // of a dead item: the queue that has it now
+	Next       string    `json:"next,omitempty"`        // of an item handed over: the queue that has it now, or link:<name>
+	NextID     string    `json:"next_id,omitempty"`     // its id in either
+}
+
+// ReadHeaders reads the headers of an answer; get returns the value of one, "" without it.
+func (r *ItemResult) ReadHeaders(get func(name string) string) error {
+	for name, to := range map[string]any{HeaderFinishedAt: &r.FinishedAt, HeaderDeliveries: &r.Deliveries} {
+		if err := ReadValue(to, get(name)); err != nil {
+			return fmt.Errorf("header %s: %w", name, err)
+		}
+	}
+	if r.Outcome = Finish(get(HeaderOutcome)); r.Outcome == "" {
+		return fmt.Errorf("header %s is missing", HeaderOutcome)
+	}
+	r.Dropped = get(HeaderResult) == ResultDropped
+	r.DeadReason, r.DeadLetter, r.Next, r.NextID = get(HeaderDeadReason), get(HeaderDeadLetter), get(HeaderNext), get(HeaderNextID)
+	return nil
+}
+
+// SetBody sets Body if JSON can carry the body, and Base64 otherwise; neither if there is none.
+func (r *ItemResult) SetBody(body []byte) {
+	switch {
+	case len(body) == 0:
+	case utf8.Valid(body):
+		r.Body = new(string(body))
+	default:
+		r.Base64 = body
+	}
 }

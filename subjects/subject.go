@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -145,4 +146,53 @@ func (g Grammar) AppendAck(b []byte, queue, conn string, token []byte) []byte {
 	b = append(append(b, g.prefix...), queue...)
 	b = append(append(b, ".ack."...), conn...)
 	return append(append(b, '.'), token...)
+}
+
+// ParsePriority parses a priority in its canonical form. It refuses other spellings, since
+// permissions for a priority's subject would not cover them.
+func ParsePriority(s string) (int64, error) {
+	digits := strings.TrimPrefix(s, "-")
+	for i := range len(digits) {
+		if digits[i] < '0' || digits[i] > '9' {
+			return 0, errPriority(s)
+		}
+	}
+	if digits == "" || digits[0] == '0' && s != "0" {
+		return 0, errPriority(s)
+	}
+	v, err := strconv.ParseInt(s, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("priority %s: expected -9223372036854775808 to 9223372036854775807", quote(s))
+	}
+	return v, nil
+}
+
+func errPriority(s string) error {
+	return fmt.Errorf("priority %s: expected an integer in decimal, without +, leading zeros or spaces", quote(s))
+}
+
+func appendPriority(b []byte, priority int64) []byte {
+	return strconv.AppendInt(append(b, '.'), priority, 10)
+}
+
+// Verb is the operation that a subject requests. The zero Verb is invalid.
+type Verb uint8
+
+// Administers reports whether requests with the verb are an administrator's.
+func (v Verb) Administers() bool { return strings.HasPrefix(v.String(), "admin.") }
+
+// String returns the verb's tokens in a subject, such as "pop.min".
+func (v Verb) String() string {
+	if v < Push || int(v) >= len(verbNames) {
+		return "none"
+	}
+	return verbNames[v]
+}
+
+// Pattern returns the pattern of requests with the verb, behind the prefix. Verbs that differ in one token share theirs.
+func (v Verb) Pattern() string {
+	if v < Push || int(v) >= len(patterns) {
+		return ""
+	}
+	return patterns[v]
 }

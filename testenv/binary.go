@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io/fs"
 	"os"
@@ -185,3 +186,46 @@ func RunOf(t testing.TB, program string, env []string, args ...string) (code int
 	}
 	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
 }
+
+// beside is how many tests of a package run at the same time. Most of their time they wait for servers, disks and clocks.
+const beside = "8"
+
+// RunBeside runs the tests of a package that wait more than they compute: as many at once as the gate runs, also on a machine with
+// fewer processors, unless -parallel says how many.
+func RunBeside(m *testing.M) int {
+	if !flag.Parsed() {
+		flag.Parse()
+	}
+	said := false
+	flag.Visit(func(f *flag.Flag) { said = said || f.Name == "test.parallel" })
+	if !said {
+		if err := flag.Set("test.parallel", beside); err != nil {
+			panic(err) // there is no such flag any more
+		}
+	}
+	return m.Run()
+}
+
+// DaemonOf is Daemon with another program, such as pqd of an earlier version.
+func DaemonOf(t testing.TB, program string, env ...string) *Process {
+	t.Helper()
+	p := prepare(t, env)
+	p.Runs(program)
+	p.launch(t)
+	p.AwaitReady(t)
+	return p
+}
+
+// NodesOf is NewNodes with a program for each of the nodes.
+func NodesOf(t testing.TB, programs []string, env ...string) *Nodes {
+	t.Helper()
+	n := newNodes(t, func([]string) []string { return env })
+	for i, p := range n.All {
+		p.Runs(programs[i])
+	}
+	n.begin(t)
+	return n
+}
+
+// Runs has a process be another program from its next start on; "": pqd of this repository.
+func (p *Process) Runs(program string) { p.program = program }

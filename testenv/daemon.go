@@ -4,11 +4,16 @@ import (
 	"bufio"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"maps"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
+	"runtime/pprof"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -318,5 +323,108 @@ func isClosed(c <-chan struct{}) bool {
 		return true
 	default:
 		return false
+	}
+}
+
+// journal keeps the lines that a process logs, and wakes tests that wait for more.
+type journal struct {
+	mu    sync.Mutex
+	lines []string
+	since int           // where the current run of the process begins
+	more  chan struct{} // closed when a line comes
+}
+
+// begin notes that the process is about to run.
+func (j *journal) begin() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.since = len(j.lines)
+}
+
+// start is the number of the first line of the current run.
+func (j *journal) start() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.since
+}
+
+func (j *journal) add(line string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.lines = append(j.lines, line)
+	if j.more != nil {
+		close(j.more)
+		j.more = nil
+	}
+}
+
+// from returns the lines from a number on, and a channel that is closed when there are more.
+func (j *journal) from(next int) ([]string, <-chan struct{}) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.more == nil {
+		j.more = make(chan struct{})
+	}
+	return slices.Clone(j.lines[next:]), j.more
+}
+
+// afterQuit is how long a pqd may take to print its goroutines and end.
+const afterQuit = 5 * time.Second
+
+// run is a process that has begun. Its last lines are in the log of its Process.
+type run struct {
+	cmd    *exec.Cmd
+	exited chan struct{}
+}
+
+// alive are the processes that tests have begun and not finished.
+var alive struct {
+	sync.Mutex
+	processes map[*Process]run
+}
+
+// begins notes that a process runs; finished notes that its test needs it no more.
+func (p *Process) begins() {
+	alive.Lock()
+	defer alive.Unlock()
+	if alive.processes == nil {
+		alive.processes = make(map[*Process]run)
+	}
+	alive.processes[p] = run{p.cmd, p.exited}
+}
+
+func (p *Process) finished() {
+	alive.Lock()
+	defer alive.Unlock()
+	delete(alive.processes, p)
+}
+
+// showOnQuit makes the program answer SIGQUIT with the log of each pqd, which ends with its goroutines, and with
+// its own goroutines. The runner of the tests sends it to a program that does not end.
+func showOnQuit() {
+	quit := make(chan os.Signal, 1)
+	signal.Notify(quit, syscall.SIGQUIT)
+	go func() {
+		<-quit
+		alive.Lock()
+		processes := maps.Clone(alive.processes)
+		alive.Unlock()
+		for p, r := range processes {
+			r.quit()
+			fmt.Printf("pqd logged:\n%s\n", p.Log())
+		}
+		fmt.Println("SIGQUIT: all goroutines of the tests")
+		_ = pprof.Lookup("goroutine").WriteTo(os.Stdout, 2) // there is nobody left to tell
+		os.Exit(2)
+	}()
+}
+
+// quit ends a process with its goroutines in its log: they may show why a test has waited in vain.
+func (r run) quit() {
+	_ = r.cmd.Process.Signal(syscall.SIGQUIT) // it may have ended already
+	_ = r.cmd.Process.Signal(syscall.SIGCONT) // a test may have paused it
+	select {
+	case <-r.exited:
+	case <-time.After(Times(afterQuit)):
 	}
 }

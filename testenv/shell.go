@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +18,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/pqbridge/pqbridge/protocol"
+	"github.com/pqbridge/pqbridge/subjects"
 )
 
 // shell is a bash that runs one command after another, so that later ones see the variables of earlier ones. pq and
@@ -167,4 +171,78 @@ func (p *Process) untilInterrupted(t testing.TB, command, shown string) (string,
 func plain(command string) bool {
 	unquoted := regexp.MustCompile(`'[^']*'`).ReplaceAllString(command, "")
 	return !strings.ContainsAny(unquoted, "|&;<>()$`\\\"'\n#")
+}
+
+// The curl command, as far as documentation uses it.
+
+// curlCommand is the command as a program. It returns the exit code.
+func curlCommand(args []string, stdout, stderr io.Writer) int {
+	text, err := curl(args)
+	if err != nil {
+		fmt.Fprintln(stderr, "curl:", err)
+		return 1
+	}
+	if _, err := io.WriteString(stdout, text); err != nil {
+		return 1
+	}
+	return 0
+}
+
+func curl(args []string) (string, error) {
+	method, page, body := http.MethodGet, "", ""
+	for next := 0; next < len(args); next++ {
+		value := ""
+		if next+1 < len(args) {
+			value = args[next+1]
+		}
+		switch args[next] {
+		case "-s":
+		case "-X":
+			method = value
+			next++
+		case "-d":
+			body = value
+			next++
+		default:
+			page = args[next]
+		}
+	}
+	if args[0] != "-s" || !strings.HasPrefix(page, "http://127.0.0.1:") {
+		return "", fmt.Errorf("found %q: expected -s, perhaps -X and -d, and a page of pqd", args)
+	}
+	request, err := http.NewRequest(method, page, strings.NewReader(body))
+	if err != nil {
+		return "", err
+	}
+	client := http.Client{Timeout: Patience()}
+	response, err := client.Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	return string(text), err
+}
+
+// Requests returns a well-formed subject of each verb that a client may ask of a queue.
+func Requests(t testing.TB, g subjects.Grammar, queue string) map[subjects.Verb]string {
+	t.Helper()
+	arguments := strings.NewReplacer("<queue>", queue, "<priority>", "5", "<connection>", "c", "<token>", "t", "<id>", "x", "<key>", "k", "<name>", "n")
+	all := make(map[subjects.Verb]string)
+	for i := range protocol.Ops {
+		if !protocol.Ops[i].OfQueue() {
+			continue
+		}
+		for _, form := range protocol.Ops[i].Subjects() {
+			text := g.Prefix() + "." + arguments.Replace(form)
+			s, err := g.Parse(text)
+			if err != nil {
+				t.Fatalf("%s: %v", form, err)
+			}
+			if all[s.Verb] == "" {
+				all[s.Verb] = text
+			}
+		}
+	}
+	return all
 }

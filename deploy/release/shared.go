@@ -6,9 +6,12 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
+
+	"github.com/pqbridge/pqbridge/internal/roff"
 )
 
 // documents are the files of the repository that packages have, in folders as here, so that the links between them lead
@@ -109,4 +112,69 @@ func writeShared(dir string, files []sharedFile) (contents []packaged, err error
 type packaged struct {
 	Source string
 	sharedFile
+}
+
+// writeSchemas writes the schemas of the protocol in files that need no other one, and returns the files.
+func writeSchemas(r *releasing) (files []string, err error) {
+	dir, err := os.MkdirTemp("", "pqbridge-schemas-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	if out, err := exec.Command("go", "run", "./internal/generate", "-bundle", dir).CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("bundle schemas: %w: %s", err, out)
+	}
+	for _, name := range []string{"asyncapi.json", "schemas.json"} {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			return nil, err
+		}
+		file := filepath.Join(r.dir, fmt.Sprintf("pqbridge_%s_%s", r.version, name))
+		if err := os.WriteFile(file, text, 0o644); err != nil {
+			return nil, err
+		}
+		files = append(files, file)
+	}
+	return files, nil
+}
+
+// chartVersions are the lines of Chart.yaml that a release sets to its own version.
+var chartVersions = regexp.MustCompile(`(?m)^(version|appVersion): .*$`)
+
+// writeChart packs the Helm chart, and returns its file.
+func writeChart(r *releasing) (string, error) {
+	const name = "pqbridge"
+	packed, err := r.pack(os.DirFS(filepath.Join("deploy", "helm", name)), name, func(file string, content []byte) []byte {
+		if file == "Chart.yaml" {
+			return chartVersions.ReplaceAll(content, []byte("${1}: "+r.version))
+		}
+		return content
+	})
+	if err != nil {
+		return "", err
+	}
+	file := filepath.Join(r.dir, fmt.Sprintf("%s_%s_helm.tgz", name, r.version)) // not -<version>.tgz: npm gives a client that name
+	return file, os.WriteFile(file, packed, 0o644)
+}
+
+// setting is a line of the table in the help of pqd.
+var setting = regexp.MustCompile(`^([A-Z][A-Z_0-9]+)  +(?:(\S+)  +)?(\S.*)$`)
+
+// daemonManual is the help of pqd as a page for man: its table as a list.
+func daemonManual(help []byte) []byte {
+	before, table, _ := strings.Cut(string(help), "\nVARIABLE ")
+	var page strings.Builder
+	fmt.Fprintf(&page, ".TH PQD 8\n.nh\n.ad l\n.SH NAME\npqd \\- priority queues for NATS clients\n.SH DESCRIPTION\n.nf\n%s\n.fi\n.SH ENVIRONMENT\n", roff.Text(strings.TrimSpace(before)))
+	for line := range strings.Lines(table) {
+		if match := setting.FindStringSubmatch(strings.TrimSuffix(line, "\n")); match != nil {
+			fmt.Fprintf(&page, ".TP\n.B %s\n%s", match[1], roff.Text(match[3]))
+			if match[2] != "" {
+				fmt.Fprintf(&page, " (default: %s)", roff.Text(match[2]))
+			}
+			page.WriteByte('\n')
+		}
+	}
+	page.WriteString(".SH FILES\n.TP\n.B /etc/pqd.env\nsettings of the service, one VARIABLE=value a line\n.TP\n.B /var/lib/pqd\nits store\n.TP\n.B " + documentsDir +
+		"\nthe documentation, and configurations, alerts and a dashboard to copy\n.SH SEE ALSO\n.BR pq (1);\n\"pq help operations\" and \"pq help runbook\" print these pages\n")
+	return []byte(page.String())
 }

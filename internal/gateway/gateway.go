@@ -12,8 +12,11 @@ package gateway
 
 import (
 	"context"
+	"crypto/sha256"
+	_ "embed"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"regexp"
 	"sync"
@@ -219,4 +222,69 @@ func deadlines(control *http.ResponseController, limit time.Duration) error {
 		return fmt.Errorf("write: %w", err)
 	}
 	return nil
+}
+
+// Options configure a gateway.
+type Options struct {
+	Prefix  string // of the subjects
+	Tenants bool   // subjects name tenants: queues have names such as acme.jobs
+	Changes bool   // serve requests that change something
+	Token   string // the operator's; "": callers need no token
+	TokenIn string // where callers without a token find it; "": the line in the file PQ_CONSOLE_TOKEN
+
+	// TenantOf returns the tenant whose token has a hash, or "". Without this function no tenant has a token. It needs Token.
+	TenantOf func(hash [sha256.Size]byte) string
+
+	Logger *slog.Logger // nil: none
+}
+
+// maxConns are enough for all requests and streams that a gateway may have, and for health checks.
+const maxConns = 1024
+
+// Limit returns a listener that at once closes connections beyond its limit, half of which are for one address: so
+// no address takes all descriptors of the process, or keeps the others out.
+func Limit(l net.Listener) net.Listener { return limit(l, maxConns) }
+
+func limit(l net.Listener, most int64) net.Listener {
+	return &limited{Listener: l, conns: newPlaces("connections", most)}
+}
+
+type limited struct {
+	net.Listener
+	conns *places
+}
+
+func (l *limited) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		leave, why := l.conns.enter(sourceOf(conn.RemoteAddr().String()))
+		if why == nil {
+			return &placed{Conn: conn, leave: sync.OnceFunc(leave)}, nil
+		}
+		_ = conn.Close() // nothing was sent
+	}
+}
+
+// placed is a connection with a place.
+type placed struct {
+	net.Conn
+	leave func()
+}
+
+func (c *placed) Close() error {
+	defer c.leave()
+	return c.Conn.Close()
+}
+
+// openAPI describes all routes.
+//
+//go:embed openapi.yaml
+var openAPI []byte
+
+func serveOpenAPI(_ *Gateway, w http.ResponseWriter, _ *http.Request, _ *input) {
+	w.Header().Set("Content-Type", "application/yaml")
+	_, _ = w.Write(openAPI) // the client went away
 }

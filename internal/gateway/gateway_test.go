@@ -3,16 +3,23 @@ package gateway
 import (
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"maps"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/pqbridge/pqbridge/bridge"
 	"github.com/pqbridge/pqbridge/protocol"
@@ -597,5 +604,162 @@ func TestNoBridge(t *testing.T) {
 	s.refused(http.StatusServiceUnavailable, "no bridge", "GET", "/v1/bridges", "")
 	if _, err := New(Options{Prefix: "pq.*"}); err == nil {
 		t.Error("a prefix with a wildcard is accepted")
+	}
+}
+
+// Connections beyond the share of an address are closed at once, until others of it end.
+func TestTooManyConnections(t *testing.T) {
+	t.Parallel()
+	web := httptest.NewUnstartedServer(http.NotFoundHandler())
+	l := limit(web.Listener, 6).(*limited)
+	web.Listener = l
+	web.Start()
+	t.Cleanup(web.Close)
+	answered := func() (net.Conn, error) {
+		t.Helper()
+		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", web.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() }) // it may be closed
+		_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		_, err = conn.Read(make([]byte, 100))
+		return conn, err
+	}
+	var conns []net.Conn
+	for i := range 3 {
+		conn, err := answered()
+		if err != nil {
+			t.Fatalf("connection %d: %v", i+1, err)
+		}
+		conns = append(conns, conn)
+	}
+	if _, err := answered(); !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("a connection too many: %v", err)
+	}
+	_ = conns[0].Close()
+	(&site{TB: t}).await("the connection has left", func() bool { return l.conns.taken() == 2 })
+	if _, err := answered(); err != nil {
+		t.Error(err)
+	}
+	l.conns.mu.Lock()
+	defer l.conns.mu.Unlock()
+	if n := l.conns.of[here]; n != 3 || len(l.conns.of) != 1 {
+		t.Errorf("%v", l.conns.of)
+	}
+}
+
+// An address is the same, however it is written. Machines have many IPv6 addresses of one
+// network.
+func TestSourceOf(t *testing.T) {
+	t.Parallel()
+	for address, want := range map[string]string{
+		"192.0.2.1:1": "192.0.2.1/32", "[::ffff:192.0.2.1]:2": "192.0.2.1/32", "[2001:db8::1]:1": "2001:db8::/64", "[2001:db8:0:0:ffff::1]:1": "2001:db8::/64",
+		"[2001:db8:0:1::1]:1": "2001:db8:0:1::/64", "[fe80::1%eth0]:1": "fe80::/64", "@": "invalid Prefix", "": "invalid Prefix",
+	} {
+		if got := sourceOf(address).String(); got != want {
+			t.Errorf("%s: %s, expected %s", address, got, want)
+		}
+	}
+	if text := busy("%s", sourceOf("").Addr()).Description; !strings.Contains(text, "invalid") {
+		t.Error(text)
+	}
+}
+
+// parameter of an operation, perhaps a reference to one.
+type parameter struct {
+	Ref  string `yaml:"$ref"`
+	Name string
+	In   string
+}
+
+// The description and the routes say the same: paths, methods, names, parameters, bodies.
+func TestOpenAPI(t *testing.T) {
+	t.Parallel()
+	type operation struct {
+		ID         string `yaml:"operationId"`
+		Summary    string
+		Parameters []parameter
+		Body       map[string]any `yaml:"requestBody"`
+		Responses  map[string]any
+	}
+	var described struct {
+		Paths map[string]struct {
+			Parameters               []parameter
+			Get, Post, Patch, Delete *operation
+		}
+		Components struct {
+			Parameters map[string]parameter
+			Responses  map[string]any
+			Schemas    map[string]any
+		}
+	}
+	if err := yaml.Unmarshal(openAPI, &described); err != nil {
+		t.Fatal(err)
+	}
+	named := func(all []parameter, in string) (names []string) {
+		for _, p := range all {
+			if p.Ref != "" {
+				p = described.Components.Parameters[strings.TrimPrefix(p.Ref, "#/components/parameters/")]
+			}
+			if p.In == in {
+				names = append(names, p.Name)
+			}
+		}
+		return slices.Sorted(slices.Values(names))
+	}
+	seen, routes := make(map[string]bool), newRoutes()
+	for path, methods := range described.Paths {
+		for method, o := range map[string]*operation{"GET": methods.Get, "POST": methods.Post, "PATCH": methods.Patch, "DELETE": methods.Delete} {
+			if o == nil {
+				continue
+			}
+			at := slices.IndexFunc(routes, func(r *route) bool { return r.path == path && r.method == method })
+			if at < 0 {
+				t.Errorf("%s %s is described and is no route", method, path)
+				continue
+			}
+			r := routes[at]
+			seen[method+" "+path] = true
+			if o.ID != r.name || o.Summary == "" || o.Responses["200"] == nil || o.Responses["default"] == nil {
+				t.Errorf("%s %s: operation %q without summary or answers, expected %q", method, path, o.ID, r.name)
+			}
+			if got, want := named(o.Parameters, "query"), slices.Sorted(slices.Values(r.query)); !slices.Equal(got, want) {
+				t.Errorf("%s %s: parameters %v, expected %v", method, path, got, want)
+			}
+			var inPath []string
+			for part := range strings.SplitSeq(path, "/") {
+				if name, is := strings.CutPrefix(part, "{"); is {
+					inPath = append(inPath, strings.TrimSuffix(name, "}"))
+				}
+			}
+			if got := named(methods.Parameters, "path"); !slices.Equal(got, slices.Sorted(slices.Values(inPath))) {
+				t.Errorf("%s: parameters of the path %v, expected %v", path, got, inPath)
+			}
+			if hasBody := o.Body != nil; hasBody != (r.body != bodyNone) {
+				t.Errorf("%s %s: has a body: %t", method, path, hasBody)
+			}
+		}
+	}
+	for _, r := range routes {
+		if !seen[r.method+" "+r.path] {
+			t.Errorf("%s %s is not described", r.method, r.path)
+		}
+		if r.changes != (r.method != "GET" && r.name != "previewSchedule") {
+			t.Errorf("%s %s changes something: %t", r.method, r.path, r.changes)
+		}
+	}
+	known := slices.Collect(maps.Keys(described.Components.Responses))
+	for line := range strings.Lines(string(openAPI)) {
+		if _, name, is := strings.Cut(line, `"#/components/responses/`); is {
+			if name, _, _ = strings.Cut(name, `"`); !slices.Contains(known, name) {
+				t.Errorf("there is no response %s", name)
+			}
+		}
+		for _, ref := range strings.Split(line, `"#/components/schemas/`)[1:] {
+			if name, _, _ := strings.Cut(ref, `"`); described.Components.Schemas[name] == nil {
+				t.Errorf("there is no schema %s", name)
+			}
+		}
 	}
 }

@@ -1,6 +1,12 @@
 package gateway
 
 import (
+	"encoding/json"
+	"strconv"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 )
@@ -62,4 +68,116 @@ func get(in *input) (*answer, *refusal) {
 		return nil, why
 	}
 	return answerJSON(i)
+}
+
+// item is an item of an answer.
+type item struct {
+	protocol.Item
+	Held    bool   `json:"held,omitempty"`    // PQ-Held
+	Pending *int64 `json:"pending,omitempty"` // PQ-Num-Pending
+}
+
+// readItem reads an item that a bridge has answered.
+func readItem(queue string, m *nats.Msg) (*item, *refusal) {
+	i := &item{Item: protocol.Item{Queue: queue}}
+	own := make(map[string][]string)
+	var err error
+	for name, values := range m.Header {
+		if name != protocol.HeaderTimeStamp && !strings.HasPrefix(name, protocol.HeaderPrefix) {
+			own[name] = values
+			continue
+		}
+		if readErr := i.readHeader(name, m.Header.Get(name)); readErr != nil {
+			err = readErr
+		}
+	}
+	if err != nil {
+		return nil, refusef(protocol.CodeInternal, "an answer that cannot be read: %s", err)
+	}
+	i.SetHeaders(own)
+	i.SetPayload(m.Data)
+	i.Size = 0 // of lists alone
+	return i, nil
+}
+
+func (i *item) readHeader(name, value string) (err error) {
+	if to := fieldOf(i, name); to != nil {
+		return protocol.ReadValue(to, value)
+	}
+	switch name {
+	case protocol.HeaderNumPending:
+		i.Pending = new(int64)
+		err = protocol.ReadValue(i.Pending, value)
+	case protocol.HeaderHeld:
+		i.Held = value == "true"
+	case protocol.HeaderExplain:
+		i.Explain = new(protocol.Explain)
+		err = json.Unmarshal([]byte(value), i.Explain)
+	case protocol.HeaderAttempts:
+		err = i.readAttempts(value)
+	default:
+		i.Source, err = protocol.ReadItemSource(i.Source, name, value)
+	}
+	return err // other ones are a later version's
+}
+
+// readAttempts reads all attempts, or the number of the last one.
+func (i *item) readAttempts(value string) (err error) {
+	if !strings.HasPrefix(value, "[") {
+		i.Attempts, err = strconv.ParseInt(value, 10, 64)
+		return err
+	}
+	if err := json.Unmarshal([]byte(value), &i.LastAttempts); err != nil {
+		return err
+	}
+	if n := len(i.LastAttempts); n > 0 {
+		i.Attempts = i.LastAttempts[n-1].N
+	}
+	return nil
+}
+
+// deathOf is the part of an item that says how it became a dead letter.
+func deathOf(i *item) *protocol.Death {
+	if i.Dead == nil {
+		i.Dead = new(protocol.Death)
+	}
+	return i.Dead
+}
+
+// A history is a part of info, so a caller without the right to info has none to the history.
+
+func queueHistory(in *input) (*answer, *refusal) { return historyOf(in, subjects.Info) }
+func history(in *input) (*answer, *refusal)      { return historyOf(in, subjects.SysInfo) }
+
+func historyOf(in *input, of subjects.Verb) (*answer, *refusal) {
+	a, why := in.passJSON(subjects.Subject{Verb: of}, protocol.HistoryRequest{History: true})
+	if why != nil {
+		return nil, why
+	}
+	var info struct{ History json.RawMessage }
+	if err := json.Unmarshal(a.body, &info); err != nil {
+		return nil, refusef(protocol.CodeInternal, "an answer that cannot be read: %s", err)
+	}
+	return &answer{body: info.History}, nil
+}
+
+// result tells what became of an item. With a wait it may tell that later.
+func result(in *input) (*answer, *refusal) {
+	m, why := in.message(subjects.Subject{Verb: subjects.Result, ID: in.values["id"]}, nil)
+	if why != nil {
+		return nil, why
+	}
+	if why := in.setHeader(m, "wait", protocol.HeaderWait); why != nil {
+		return nil, why
+	}
+	reply, why := in.ask(m)
+	if why != nil {
+		return nil, why
+	}
+	e := &protocol.ItemResult{Queue: in.values["queue"], ID: in.values["id"]}
+	if err := e.ReadHeaders(reply.Header.Get); err != nil {
+		return nil, refusef(protocol.CodeInternal, "an answer that cannot be read: %s", err)
+	}
+	e.SetBody(reply.Data)
+	return answerJSON(e)
 }

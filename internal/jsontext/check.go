@@ -4,9 +4,12 @@
 package jsontext
 
 import (
+	"encoding"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -249,3 +252,136 @@ func unquote(raw string) string {
 
 // escapes are the letters behind a backslash that stand for another character.
 var escapes = strings.NewReplacer("b", "\b", "f", "\f", "n", "\n", "r", "\r", "t", "\t")
+
+// Broken rewrites an error of a json.Decoder that has begun to read an object.
+func Broken(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return errors.New("the JSON object does not end")
+	}
+	return fmt.Errorf("it is no JSON: %w", err)
+}
+
+// Wrong rewrites an error of encoding/json about a value of the wrong type, without Go's names of types. It returns
+// other errors unchanged.
+func Wrong(err error) error {
+	var wrong *json.UnmarshalTypeError
+	switch {
+	case !errors.As(err, &wrong):
+		return err
+	case wrong.Field == "":
+		return fmt.Errorf("found a JSON %s in place of %s", wrong.Value, Kind(wrong.Type))
+	}
+	return fmt.Errorf("%s: found a JSON %s in place of %s", wrong.Field, wrong.Value, Kind(wrong.Type))
+}
+
+// Kind names the JSON type for a Go type.
+func Kind(t reflect.Type) string {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch {
+	case reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()), t.Kind() == reflect.String:
+		return "a string"
+	case t.Kind() == reflect.Bool:
+		return "true or false"
+	case t.Kind() == reflect.Float64:
+		return "a number"
+	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.String:
+		return "a list of strings"
+	case t.Kind() == reflect.Slice:
+		return "a list"
+	case t.Kind() == reflect.Map, t.Kind() == reflect.Struct:
+		return "an object"
+	}
+	return "an integer"
+}
+
+// These functions read valid JSON a piece at a time, so that a reader may stop at the first unexpected piece, and
+// pieces are no copies. They do not repeat the checks of [Check].
+
+// Fields calls a function with the name and the value of each field of an object, until the function reports
+// false. It returns false when the text is no object.
+func Fields(text string, each func(name, value string) (more bool)) (is bool) {
+	c := checker{text: text}
+	return c.fields(each)
+}
+
+// Cut cuts an object around the value of a field.
+func Cut(text, field string) (before, value, after string, found bool) {
+	c := checker{text: text}
+	c.fields(func(name, of string) bool {
+		if found = name == field; found {
+			before, value, after = text[:c.at-len(of)], of, text[c.at:]
+		}
+		return !found
+	})
+	return before, value, after, found
+}
+
+func (c *checker) fields(each func(name, value string) (more bool)) (is bool) {
+	if c.next() != '{' {
+		return false
+	}
+	c.at++
+	for more := true; more && c.next() != '}'; {
+		if c.text[c.at] == ',' {
+			c.at++
+			c.next()
+		}
+		name := unquote(c.raw())
+		c.next()
+		c.at++ // the colon
+		more = each(name, c.skip())
+	}
+	return true
+}
+
+// Values does the same for the values of an array.
+func Values(text string, each func(value string) (more bool)) (is bool) {
+	c := checker{text: text}
+	if c.next() != '[' {
+		return false
+	}
+	c.at++
+	for more := true; more && c.next() != ']'; {
+		if c.text[c.at] == ',' {
+			c.at++
+		}
+		more = each(c.skip())
+	}
+	return true
+}
+
+// Text returns the text of a string, false when the value is no string.
+func Text(value string) (text string, is bool) {
+	if value == "" || value[0] != '"' {
+		return "", false
+	}
+	return unquote(value), true
+}
+
+// skip returns the value that begins here.
+func (c *checker) skip() string {
+	c.next()
+	begin := c.at
+	for depth := 0; ; {
+		switch c.text[c.at] {
+		case '"':
+			c.raw()
+		case '{', '[':
+			depth++
+			c.at++
+		case '}', ']':
+			depth--
+			c.at++
+		case ',', ':':
+			c.at++
+		default:
+			c.scalar()
+		}
+		if depth == 0 {
+			return c.text[begin:c.at]
+		}
+		c.next()
+	}
+}

@@ -3,17 +3,92 @@ package gateway
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/testenv"
 )
+
+// An item over HTTP has what each header says. One that cannot be read is an error.
+func TestItemHeaders(t *testing.T) {
+	t.Parallel()
+	for _, h := range protocol.ItemHeaders {
+		if h.Field == "" || h.Name == protocol.HeaderExplain || h.Name == protocol.HeaderAttempts {
+			continue // in JSON
+		}
+		value, want, wrong := "x", "x", ""
+		switch h.Type.(type) {
+		case int64:
+			value, want, wrong = "7", "7", "seven"
+		case protocol.Duration:
+			value, want = "1m30s", "1m30s"
+			if h.Name != protocol.HeaderBackoff { // which stays a text
+				wrong = "soon"
+			}
+		case time.Time:
+			value, want, wrong = "2001-02-03T04:05:06Z", "2001-02-03 04:05:06 +0000 UTC", "soon"
+		}
+		i, why := readItem("jobs", &nats.Msg{Header: nats.Header{h.Name: {value}}})
+		if why != nil {
+			t.Errorf("%s: %s", h.Name, why.Description)
+			continue
+		}
+		field := reflect.ValueOf(i.Item)
+		for name := range strings.SplitSeq(h.Field, ".") {
+			field = reflect.Indirect(field).FieldByName(name)
+		}
+		if !field.IsValid() || fmt.Sprint(field) != want {
+			t.Errorf("%s of %s: the item has %s of %v", h.Name, value, h.Field, field)
+		}
+		if _, why := readItem("jobs", &nats.Msg{Header: nats.Header{h.Name: {wrong}}}); (why != nil) != (wrong != "") {
+			t.Errorf("%s of %q: %v", h.Name, wrong, why)
+		}
+	}
+}
+
+// The history of a queue is there for whoever may have its info, and for nobody else.
+func TestHistory(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	s.refused(404, "no queue jobs", "GET", "/v1/queues/jobs/history", "")
+	s.make("jobs")
+	var h struct {
+		Bridge            string
+		Step              float64
+		Push, Pop, Settle []int64
+		Ready             []*int64
+		Failed            []int64
+		Dead, LeasesLost  []int64
+		End               string
+	}
+	s.ok(&h, "GET", "/v1/queues/jobs/history", "")
+	if h.Bridge == "" || h.Step != 60 || len(h.Push) != 60 || len(h.Pop) != 60 || len(h.Settle) != 60 || len(h.Ready) != 60 || h.Failed != nil || h.End == "" {
+		t.Errorf("%+v", h)
+	}
+	all := h
+	all.Ready = nil
+	s.ok(&all, "GET", "/v1/history", "")
+	if all.Bridge != h.Bridge || len(all.Push) != 60 || len(all.Failed) != 60 || len(all.Dead) != 60 || all.Ready != nil {
+		t.Errorf("%+v", all)
+	}
+	var bridges struct{ Bridges []struct{ ID string } }
+	if s.ok(&bridges, "GET", "/v1/bridges", ""); len(bridges.Bridges) != 1 || bridges.Bridges[0].ID != h.Bridge {
+		t.Errorf("%+v, expected the bridge %s", bridges, h.Bridge)
+	}
+	s.refused(400, "expected none", "GET", "/v1/history?queue=jobs", "")
+	if r := s.send("GET", "/v1/queues/jobs", ""); strings.Contains(r.body, "history") {
+		t.Errorf("info has a history that nobody asked for: %s", r.body)
+	}
+}
 
 // held pushes an item and leases it. It returns the paths of its result and of its settlement.
 func (s *site) held(query string) (result, settle string) {
