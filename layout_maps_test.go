@@ -105,6 +105,8 @@ var mapsOf = map[string]map[string]bound{
 	"bridge/internal/turns": {
 		"filling.owners": {"owners of lines, a client's choice", thisRequest, ""},
 		"line.held":      {"reply subjects' beginnings, a client's choice, in turns under way", "the requests of the turns", "line.leave"},
+		"lines.separate": {"lines, of which queues are a client's choice, that run alone for a while", "mostMarks", "marks.add"},
+		"lines.serial":   {"lines, of which queues are a client's choice, whose turns follow one another for a while", "mostMarks", "marks.add"},
 		"lines.all":      {"queues, a client's choice, with requests", "the gate's requests in flight, and the queues of waiting pops", "lines.forget"},
 		"runner.done":    {"sorts of what transactions do", fixed, ""},
 	},

@@ -3,8 +3,6 @@ package turns
 import (
 	"slices"
 	"time"
-
-	"github.com/pqbridge/pqbridge/bridge/internal/marks"
 )
 
 // lines are all lines with requests, and the order in which turns take from them.
@@ -16,8 +14,8 @@ type lines[R, T any] struct {
 	ready []*line[R] // may be taken from, in the order in which they became so
 	apart []*line[R] // the same, of lines that run alone
 
-	separate marks.Marks[Key] // lines that run alone
-	serial   marks.Marks[Key] // lines whose turns follow one another
+	separate marks[Key] // lines that run alone
+	serial   marks[Key] // lines whose turns follow one another
 
 	again func(*line[R]) // is called when a line has waited for more requests
 }
@@ -98,7 +96,7 @@ func (ls *lines[R, T]) enter(l *line[R]) {
 
 // runsAlone reports whether no other line may be in the line's next turn.
 func (ls *lines[R, T]) runsAlone(l *line[R]) bool {
-	if l.alone || ls.separate.Has(l.key) {
+	if l.alone || ls.separate.has(l.key) {
 		return true
 	}
 	if len(l.pending) == 0 {
@@ -112,7 +110,7 @@ func (ls *lines[R, T]) runsAlone(l *line[R]) bool {
 // turns follow one another.
 func (ls *lines[R, T]) await(l *line[R]) {
 	overlap := &ls.options.Overlap
-	if l.waits || l.listed || l.turns > overlap.Turns || ls.serial.Has(l.key) {
+	if l.waits || l.listed || l.turns > overlap.Turns || ls.serial.has(l.key) {
 		return
 	}
 	l.waits = true
@@ -136,7 +134,7 @@ func (ls *lines[R, T]) waited(l *line[R]) {
 }
 
 // blocked reports whether no further turn may have requests of a line that is in a turn.
-func (ls *lines[R, T]) blocked(l *line[R]) bool { return l.held[""] != nil || ls.serial.Has(l.key) }
+func (ls *lines[R, T]) blocked(l *line[R]) bool { return l.held[""] != nil || ls.serial.has(l.key) }
 
 // leave ends what a turn had of a line. took is the time of the turn.
 func (ls *lines[R, T]) leave(s *share[R, T], took time.Duration) {
@@ -148,10 +146,10 @@ func (ls *lines[R, T]) leave(s *share[R, T], took time.Duration) {
 	}
 	l.leave(&s.taken, s.back, ahead)
 	if s.follows {
-		ls.serial.Add(followTime, l.key)
+		ls.serial.add(followTime, l.key)
 	}
 	if s.apart {
-		ls.separate.Add(min(max(separateTime, slowTimes*s.slow), slowMost), l.key)
+		ls.separate.add(min(max(separateTime, slowTimes*s.slow), slowMost), l.key)
 	}
 	l.alone, l.woken = l.alone || s.alone, l.woken || s.more
 	switch {
@@ -399,4 +397,31 @@ func shift[R any](to []R, line *[]R, n int) []R {
 	clear(from[left:])
 	*line = from[:left]
 	return to
+}
+
+// marks are keys that are treated specially for a while. They belong to one goroutine at a time. However many keys there
+// are, few are remembered: when there would be more, all marks end.
+type marks[K comparable] map[K]time.Time // until when
+
+// mostMarks bounds the keys with a mark.
+const mostMarks = 4096
+
+// add marks a key for a while. A mark that ends later stays.
+func (m marks[K]) add(d time.Duration, key K) {
+	if len(m) >= mostMarks {
+		clear(m)
+	}
+	if until := time.Now().Add(d); until.After(m[key]) {
+		m[key] = until
+	}
+}
+
+// has reports whether a key has a mark.
+func (m marks[K]) has(key K) bool {
+	until, is := m[key]
+	if is && !time.Now().Before(until) {
+		delete(m, key)
+		is = false
+	}
+	return is
 }

@@ -25,8 +25,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/pqbridge/pqbridge/bridge/internal/marks"
 )
 
 // Turns take turns of all lines.
@@ -57,7 +55,7 @@ func New[R, T any](o Options[R, T]) *Turns[R, T] {
 	ts := &Turns[R, T]{options: o}
 	ts.lines = lines[R, T]{
 		options: &ts.options, all: make(map[Key]*line[R]),
-		separate: make(marks.Marks[Key]), serial: make(marks.Marks[Key]),
+		separate: make(marks[Key]), serial: make(marks[Key]),
 		again: func(l *line[R]) {
 			ts.mu.Lock()
 			defer ts.mu.Unlock()
@@ -210,7 +208,7 @@ func (ts *Turns[R, T]) aside(e *executor[R, T]) {
 func (ts *Turns[R, T]) lost(key Key) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
-	ts.lines.serial.Add(conflictTime, key)
+	ts.lines.serial.add(conflictTime, key)
 }
 
 // began says that a transaction is under way: Stuck gets the requests that wait for too long behind it.

@@ -279,3 +279,20 @@ func (d *doctor) beside(b micro.Info) bool {
 	nc, server, cluster := d.session.NC, b.Metadata["server_id"], b.Metadata["cluster"]
 	return server == nc.ConnectedServerId() || cluster != "" && cluster == nc.ConnectedClusterName()
 }
+
+// wrongClock is a difference of two clocks that people notice.
+const wrongClock = 2 * time.Second
+
+// clock compares this machine's clock with the bridge's, which showed pushed at some time from began
+// to ended: a push takes long while another pqd takes over.
+func (d *doctor) clock(pushed, began, ended time.Time) {
+	behind, ahead := began.Sub(pushed), pushed.Sub(ended)
+	switch {
+	case behind > wrongClock:
+		d.note(warn, "clock", "the bridge's is %s behind this one: times such as --not-before go by the bridge's; run NTP on both machines", show.Span(behind))
+	case ahead > wrongClock:
+		d.note(warn, "clock", "the bridge's is %s ahead of this one: times such as --not-before go by the bridge's; run NTP on both machines", show.Span(ahead))
+	default:
+		d.note(fine, "clock", "the bridge's agrees with this one")
+	}
+}

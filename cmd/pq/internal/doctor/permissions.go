@@ -200,23 +200,6 @@ func (d *doctor) store(q *client.Queue) {
 	d.note(fine, "store", "%s", text)
 }
 
-// wrongClock is a difference of two clocks that people notice.
-const wrongClock = 2 * time.Second
-
-// clock compares this machine's clock with the bridge's, which showed pushed at some time from began
-// to ended: a push takes long while another pqd takes over.
-func (d *doctor) clock(pushed, began, ended time.Time) {
-	behind, ahead := began.Sub(pushed), pushed.Sub(ended)
-	switch {
-	case behind > wrongClock:
-		d.note(warn, "clock", "the bridge's is %s behind this one: times such as --not-before go by the bridge's; run NTP on both machines", show.Span(behind))
-	case ahead > wrongClock:
-		d.note(warn, "clock", "the bridge's is %s ahead of this one: times such as --not-before go by the bridge's; run NTP on both machines", show.Span(ahead))
-	default:
-		d.note(fine, "clock", "the bridge's agrees with this one")
-	}
-}
-
 // eavesdroppers warns when somebody hears what goes to the inboxes of others: no bridge can tell then
 // which clients have stopped waiting. The server says at once, before it answers a ping, that nobody
 // listens at an inbox that does not exist.
