@@ -59,7 +59,7 @@ LIMIT    = 1h
 CAMPAIGNS = $(addprefix campaign/,model linearize callers simulate forge netfaults powercut diskfaults cluster gaps foundationdb schedules sources links results celery imports bulk deploys soak console crowd overload tenants versions)
 
 .DEFAULT_GOAL := help
-.PHONY: help run build generate test test-tables nightly test-everything test-cluster test-clients test-topology test-foundationdb test-foundationdb-whole check check-foundationdb check-deploy test-deploy stress lint lint-chart seams vulncheck bench bench-beside bench-fdb campaign $(CAMPAIGNS) mutate fuzz pictures freeze site release reproduce
+.PHONY: help run build generate test test-tables nightly test-everything test-cluster test-clients test-topology test-foundationdb test-foundationdb-whole check check-foundationdb check-deploy test-deploy stress lint lint-chart vulncheck bench bench-beside bench-fdb campaign $(CAMPAIGNS) mutate fuzz pictures freeze site release reproduce
 
 # These run what internal/nightly leaves to the night.
 test-everything test-cluster test-clients test-topology test-foundationdb-whole test-deploy $(CAMPAIGNS): export PQ_TEST = nightly
@@ -182,9 +182,6 @@ lint-chart: ## the Helm chart: helm lint, and what it renders against the schema
 		$(KUBE) helm template pqd deploy/helm/pqbridge -f $$values >$$tmp/$$(basename $$values) 2>$$tmp/log || { cat $$tmp/log; exit 1; }; \
 	done; \
 	$(KUBE) kubeconform -strict -summary -schema-location "$$tmp/{{.Group}}_{{.ResourceAPIVersion}}_{{.ResourceKind}}.json" $$tmp/*.yaml
-
-seams: ## how much the files of packages need each other, and the types whose methods lie in several files
-	$(GO) test -count 1 -run '^TestSeams$$' -v .
 
 vulncheck: ## known vulnerabilities in what the code calls; says so where their database cannot be reached
 	@found=$$($(GO) run $(VULNCHECK) $(PACKAGES) 2>&1) && echo 'no known vulnerabilities' || \

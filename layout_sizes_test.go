@@ -3,15 +3,21 @@ package pqbridge_test
 import (
 	"fmt"
 	"go/ast"
+	"go/build/constraint"
 	"go/scanner"
 	"go/token"
+	"path"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
 )
 
-// How large things may be that a reader has to have in mind at once. Files, folders and pages may be as large as they are.
+// How large things may be that a reader has to have in mind at once. Folders and pages may be as large as they are, and so may files:
+// a file is a type and its kin, and what is read together stands together.
 const (
+	minFile       = 40  // lines of a file that has no build tag, is not generated, and is more than the text of its package
+	maxHeadings   = 7   // percent of all lines that are package clauses, imports and the blank lines around them
 	maxUnexported = 30  // methods of a type: they share what it has, so none of them is understood alone
 	maxExported   = 55  // methods of an exported type: who uses it looks for one among them
 	maxFunction   = 80  // lines of a function
@@ -30,6 +36,65 @@ var (
 	longFunctions = map[string]int{}
 	longLines     = map[string]int{} // by folder
 )
+
+// shortFiles are whole packages.
+var shortFiles = map[string]bool{
+	"docs/docs.go":                      true,
+	"internal/reason/reason.go":         true,
+	"internal/roff/roff.go":             true,
+	"internal/storecheck/storecheck.go": true,
+}
+
+func TestFilesAreNoCrumbs(t *testing.T) {
+	lines, headings := 0, 0
+	for _, s := range sources(t) {
+		if s.ofTests() || within(s.dir, "bench") || within(s.dir, "internal/generate") {
+			continue
+		}
+		n := len(s.lines()) - 1
+		lines += n
+		headings += s.heading()
+		name := path.Base(s.path)
+		if n < minFile && name != "doc.go" && !strings.HasSuffix(name, "_gen.go") && !s.tagged() && !shortFiles[s.path] {
+			t.Errorf("%s has %d lines: expected it in the file of the type that it belongs to", s.path, n)
+		}
+		if n >= minFile && shortFiles[s.path] {
+			t.Errorf("%s has %d lines: expected no exception for it", s.path, n)
+		}
+	}
+	if headings*100 > lines*maxHeadings {
+		t.Errorf("%d of %d lines are headings: expected at most %d %%", headings, lines, maxHeadings)
+	}
+}
+
+// heading counts the lines from the package clause to the first declaration.
+func (s source) heading() int {
+	end := s.file.Name.End()
+	for _, declared := range s.file.Decls {
+		if imports, is := declared.(*ast.GenDecl); is && imports.Tok == token.IMPORT {
+			end = imports.End()
+		}
+	}
+	last := s.line(end)
+	for _, line := range s.lines()[last:] {
+		if strings.TrimSpace(line) != "" {
+			break
+		}
+		last++
+	}
+	return last - s.line(s.file.Package) + 1
+}
+
+// tagged reports whether only some builds have the file.
+func (s source) tagged() bool {
+	for line := range strings.Lines(s.text[:s.fset.Position(s.file.Package).Offset]) {
+		if constraint.IsGoBuild(line) {
+			return true
+		}
+	}
+	name := strings.TrimSuffix(s.path, ".go")
+	return slices.ContainsFunc([]string{"_linux", "_unix", "_windows", "_darwin"}, func(system string) bool { return strings.HasSuffix(name, system) })
+}
 
 func TestTypesAreSmall(t *testing.T) {
 	unexported, exported := make(map[string]int), make(map[string]int)

@@ -1,5 +1,5 @@
 // Package pqbridge_test holds the repository to its own rules: who may import
-// what, how much files need each other, which types lie in several of them, how large types, functions and lines are, how tests wait,
+// what, which types lie in several files, how large types, functions, lines and files are, how tests wait,
 // what lies at the top.
 // They are tests so that breaking one is noticed the same day, and changing one is a decision.
 package pqbridge_test
@@ -10,6 +10,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path"
@@ -17,8 +18,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-
-	"github.com/pqbridge/pqbridge/internal/seams"
 )
 
 const module = "github.com/pqbridge/pqbridge"
@@ -52,7 +51,7 @@ var layers = []layer{
 	{"daemon", []string{"cmd/pqd/...", "examples/outbox"}, []string{"daemon", "clients", "service", "core", "engines", "seam", "wire", "tools"},
 		"a program joins all that is not for tests"},
 	{"tests", []string{"testenv", "e2e/internal/...", "internal/clustertest", "internal/disk", "internal/expense", "internal/fault", "internal/fdbtest",
-		"internal/history", "internal/kvtest", "internal/nightly", "internal/patience", "internal/seams", "internal/vt"},
+		"internal/history", "internal/kvtest", "internal/nightly", "internal/patience", "internal/vt"},
 		[]string{"tests", "clients", "service", "core", "engines", "seam", "wire", "tools"},
 		"tests may use what tests use, and programs they start"},
 }
@@ -126,46 +125,33 @@ var outside = []struct {
 	{"testing", []string{"testenv", "internal/disk", "internal/expense", "internal/nightly", "internal/fdbtest", "internal/kvtest", "internal/clustertest", "e2e/internal/cases", "e2e/internal/chromium", "e2e/internal/nodejs", "e2e/internal/pqd"}, "production code is not test code"},
 }
 
-// seam bounds how much the files of a package need each other: pairs of files that use each other, and uses of a later
-// file in the best order of them; and how many types have methods in more than one file. A change may lower all three, and the
-// bounds with them. How many files there are, and how many lines they have, is bounded nowhere.
-type seam struct{ mutual, upward, scattered int }
-
-// counted are the packages whose seams are bounded.
-var counted = []string{"./bridge/...", "./client", "./cmd/...", "./fdbpq/...", "./internal/gateway"}
-
-// seamsOf has those of them that have any. All others have none: no pairs, and each type in its file.
-var seamsOf = map[string]seam{
-	"bridge":                    {5, 5, 2},
-	"bridge/internal/batch":     {1, 1, 0},
-	"bridge/internal/codec":     {5, 6, 5},
-	"bridge/internal/peers":     {4, 4, 3},
-	"bridge/internal/pops":      {2, 2, 1}, // a transaction has three files
-	"bridge/internal/pushes":    {1, 1, 0}, // a bundle is pushes, and a push may be of a bundle
-	"bridge/internal/receiver":  {3, 4, 1},
-	"bridge/internal/request":   {6, 6, 3},
-	"bridge/internal/settles":   {1, 1, 0}, // as that of pushes
-	"bridge/internal/sources":   {7, 8, 2},
-	"bridge/internal/survey":    {0, 0, 1},
-	"bridge/internal/tenants":   {1, 1, 1},
-	"bridge/internal/waiting":   {4, 4, 2},
-	"client":                    {17, 19, 7},
-	"cmd/pq":                    {6, 6, 4},
-	"cmd/pq/internal/doctor":    {8, 8, 1},
-	"cmd/pq/internal/foreign":   {3, 3, 0},
-	"cmd/pq/internal/manual":    {2, 2, 1},
-	"cmd/pq/internal/session":   {3, 5, 1},
-	"cmd/pq/internal/top":       {6, 6, 2},
-	"cmd/pqd/internal/settings": {0, 0, 1},
-	"fdbpq":                     {7, 17, 3},
-	"fdbpq/internal/layout":     {1, 1, 2},
-	"fdbpq/internal/named":      {0, 0, 1},
-	"fdbpq/internal/storetime":  {0, 0, 1},
-	"fdbpq/kv/local":            {13, 14, 7},
-	"fdbpq/recipe":              {1, 1, 1},
-	"fdbpq/schedule":            {2, 2, 4},
-	"internal/gateway":          {14, 17, 4},
+// scattered are the types of a package that have methods in more than one file, by how many there may be. A reader who looks for a
+// method looks in the file of its type. A change may lower a bound; nothing new comes in.
+var scattered = map[string]int{
+	"bridge":                    2,
+	"bridge/internal/codec":     5,
+	"bridge/internal/peers":     1,
+	"bridge/internal/pops":      1, // a transaction has two files
+	"bridge/internal/receiver":  1,
+	"bridge/internal/request":   2,
+	"bridge/internal/sources":   2,
+	"bridge/internal/tenants":   1,
+	"bridge/internal/waiting":   1,
+	"client":                    7,
+	"cmd/pq":                    2,
+	"cmd/pq/internal/doctor":    1,
+	"cmd/pq/internal/session":   1,
+	"cmd/pq/internal/top":       2,
+	"cmd/pqd/internal/settings": 1,
+	"fdbpq":                     2,
+	"fdbpq/internal/layout":     2,
+	"fdbpq/kv/local":            6,
+	"fdbpq/recipe":              1,
+	"internal/gateway":          4,
 }
+
+// housed are the folders whose types are looked at.
+var housed = []string{"bridge", "client", "cmd", "fdbpq", "internal/gateway"}
 
 // maxBridgeMethods bounds what the bridge as a whole can do. Its parts know each other
 // by narrow constructors, and none of them knows the bridge.
@@ -404,32 +390,39 @@ func within(path, parent string) bool {
 	return path == parent || strings.HasPrefix(path, parent+"/")
 }
 
-// Who changes a file of a package has to know the files that it needs, and those that need it; who looks for a method
-// looks in the file of its type. make seams shows the counts.
-func TestSeams(t *testing.T) {
-	all, err := seams.Count(counted...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Log("\n" + seams.Table(all))
-	seen := make(map[string]bool)
-	for _, p := range all {
-		dir := strings.TrimPrefix(p.Path, module+"/")
-		seen[dir] = true
-		most := seamsOf[dir]
-		if len(p.Mutual) > most.mutual {
-			t.Errorf("%s has %d pairs of files that use each other: expected at most %d of %v", dir, len(p.Mutual), most.mutual, p.Mutual)
+// A file is a type and its kin. What is generated belongs to the file that it is named after.
+func TestTypesStandInOneFile(t *testing.T) {
+	files := make(map[string]map[string]bool)
+	for _, s := range sources(t) {
+		if s.ofTests() || s.tagged() || !slices.ContainsFunc(housed, func(folder string) bool { return within(s.dir, folder) }) {
+			continue
 		}
-		if len(p.Upward) > most.upward {
-			t.Errorf("%s has %d uses upwards: expected at most %d of %v", dir, len(p.Upward), most.upward, p.Upward)
-		}
-		if len(p.Scattered) > most.scattered {
-			t.Errorf("%s has %d types with methods in more than one file: expected at most %d of %v", dir, len(p.Scattered), most.scattered, p.Scattered)
+		name := strings.Replace(s.path, "_gen.go", ".go", 1)
+		for _, f := range s.functions() {
+			if f.Recv == nil {
+				continue
+			}
+			of := s.dir + "." + receiver(f)
+			if files[of] == nil {
+				files[of] = make(map[string]bool)
+			}
+			files[of][name] = true
 		}
 	}
-	for dir := range seamsOf {
-		if !seen[dir] {
-			t.Errorf("%s has bounds, and was not counted: expected a package of %v", dir, counted)
+	counts, which := make(map[string]int), make(map[string][]string)
+	for of, in := range files {
+		if len(in) > 1 {
+			dir := of[:strings.LastIndexByte(of, '.')]
+			counts[dir]++
+			which[dir] = append(which[dir], fmt.Sprintf("%s has methods in %v", of, slices.Sorted(maps.Keys(in))))
+		}
+	}
+	for dir := range scattered {
+		counts[dir] += 0
+	}
+	for dir, n := range counts {
+		if n != scattered[dir] {
+			t.Errorf("%s has %d types with methods in more than one file: expected %d of %q", dir, n, scattered[dir], which[dir])
 		}
 	}
 }
