@@ -36,7 +36,7 @@ BROWSER = $(shell command -v chromium || command -v chromium-headless-shell || c
 export GORACE := atexit_sleep_ms=50 $(GORACE)
 
 # The gate: with the race detector those packages that have goroutines of their own, and all others without it. The core
-# has none, and takes eight times as long with it. make nightly has what internal/nightly leaves to it. The packages
+# has none, and takes eight times as long with it. make nightly has what internal/testkit/nightly leaves to it. The packages
 # that take longest begin: the others run beside them. .ci/test has a limit for each test; that of a package is
 # for what comes between them. go vet is in lint.
 GATE    = $(GO) run ./.ci/test
@@ -61,7 +61,7 @@ CAMPAIGNS = $(addprefix campaign/,model linearize callers simulate forge netfaul
 .DEFAULT_GOAL := help
 .PHONY: help run build generate test test-tables nightly test-everything test-cluster test-clients test-topology test-foundationdb test-foundationdb-whole check check-foundationdb check-deploy test-deploy stress lint lint-chart vulncheck bench bench-beside bench-fdb campaign $(CAMPAIGNS) mutate fuzz pictures freeze site release reproduce
 
-# These run what internal/nightly leaves to the night.
+# These run what internal/testkit/nightly leaves to the night.
 test-everything test-cluster test-clients test-topology test-foundationdb-whole test-deploy $(CAMPAIGNS): export PQ_TEST = nightly
 
 help: ## list the targets
@@ -128,7 +128,7 @@ test-topology: ## leaf nodes, gateways, JetStream domains, accounts, WebSocket a
 # The version of fdbserver is in a variable, so that go test takes no result of another one from its cache.
 FDB_SUITE = PQ_TEST_ENGINE=fdb PQ_REQUIRE_FDB="$$(fdbserver --version)" $(GATE) -suite FOUNDATIONDB -programs './cmd/pq ./cmd/pqd ./examples/worker ./examples/outbox'
 FDB_TESTS = ./fdbpq/kv/fdb ./fdbpq ./bridge ./e2e/stores
-FDB_WHOLE = $(FDB_TESTS) ./e2e/streams ./internal/fdbtest ./internal/tuple ./testenv ./cmd/pq ./internal/gateway
+FDB_WHOLE = $(FDB_TESTS) ./e2e/streams ./internal/testkit/fdbtest ./internal/tuple ./testenv ./cmd/pq ./internal/gateway
 NO_FDB    = fdbserver, fdbcli or foundationdb/fdb_c.h is missing
 test-foundationdb: ## tests on FoundationDB, in 15 minutes at most; a failure where it is missing
 	$(if $(FDB),,@echo '$(NO_FDB)'; exit 1)
@@ -224,7 +224,7 @@ campaign/netfaults: ## OPS (100000) operations of clients on networks that cut, 
 	$(GO) test -run '^(TestNetworkFaults|TestSilentNetwork)$$' -count 1 -timeout 72h -v ./e2e/faults -pq.ops=$(OPS) -pq.seed=$(SEED)
 
 campaign/powercut: ## a pqd on a disk that remembers every write, started on what each of CUTS (10000: all of small items) power cuts may leave, and three pqd a hundredth as often; Linux with FUSE
-	$(GO) test -run '^TestMount$$' -count 1 ./internal/disk -pq.mount
+	$(GO) test -run '^TestMount$$' -count 1 ./internal/testkit/disk -pq.mount
 	$(GO) test -run '^TestPowerCut$$' -count 1 -timeout 72h -v ./e2e/faults -pq.cuts=$(CUTS) -pq.seed=$(SEED)
 	$(GO) test -run '^TestClusterPowerCut$$' -count 1 -timeout 72h -v ./e2e/faults -pq.cuts=$(CUTS) -pq.seed=$(SEED)
 

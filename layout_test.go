@@ -50,8 +50,7 @@ var layers = []layer{
 		"a client has the wire alone: no store, and nothing of the bridge"},
 	{"daemon", []string{"cmd/pqd/...", "examples/outbox"}, []string{"daemon", "clients", "service", "core", "engines", "seam", "wire", "tools"},
 		"a program joins all that is not for tests"},
-	{"tests", []string{"testenv", "e2e/internal/...", "internal/clustertest", "internal/disk", "internal/expense", "internal/fault", "internal/fdbtest",
-		"internal/history", "internal/kvtest", "internal/nightly", "internal/patience", "internal/vt"},
+	{"tests", []string{"testenv", "e2e/internal/...", "internal/testkit/..."},
 		[]string{"tests", "clients", "service", "core", "engines", "seam", "wire", "tools"},
 		"tests may use what tests use, and programs they start"},
 }
@@ -115,14 +114,14 @@ var outside = []struct {
 	{"github.com/nats-io/nats.go", []string{"bridge", "bridge/internal/codec", "bridge/internal/events", "bridge/internal/links", "bridge/internal/listening", "bridge/internal/peers", "bridge/internal/pops", "bridge/internal/pushes", "bridge/internal/reads", "bridge/internal/receiver", "bridge/internal/request", "bridge/internal/results", "bridge/internal/settles", "bridge/internal/sources", "internal/jetstream", "client", "internal/gateway", "cmd/pqd", "cmd/pqd/internal/broker", "cmd/pqd/internal/link", "cmd/pqd/internal/node", "cmd/pqd/internal/web", "cmd/pq", "cmd/pq/internal/doctor", "cmd/pq/internal/foreign", "cmd/pq/internal/session", "cmd/pq/internal/top", "e2e/internal/cases", "e2e/internal/pqd", "testenv", "bench", "examples/worker"}, "the core knows no network"},
 	{"github.com/redis/go-redis/v9", []string{"cmd/pq/internal/foreign", "bench"}, "it is for jobs that come from Redis, and for comparison with it"},
 	{"github.com/cockroachdb/pebble/v2", []string{"fdbpq/kv/local", "fdbpq/kv/local/internal/durable", "fdbpq/kv/local/internal/logs"}, "engines are used through the seam"},
-	{"github.com/hanwen/go-fuse/v2", []string{"internal/disk"}, "it is for one file system of tests"},
+	{"github.com/hanwen/go-fuse/v2", []string{"internal/testkit/disk"}, "it is for one file system of tests"},
 	{"github.com/apple/foundationdb/bindings/go", []string{"fdbpq/kv/fdb", "examples/outbox"}, "engines are used through the seam"},
 	{"github.com/kelseyhightower/envconfig", []string{"cmd/pqd", "cmd/pqd/internal/settings", "cmd/pq"}, "packages take options, programs read the environment"},
 	{"github.com/google/jsonschema-go", []string{"internal/generate"}, "programs and clients have what is generated"},
 	{"github.com/spf13/cobra", []string{"cmd/pq", "cmd/pq/internal/doctor", "cmd/pq/internal/session", "cmd/pq/internal/top"}, "one program has commands"},
 	{"go.opentelemetry.io/otel/sdk", []string{"cmd/pqd"}, "packages take a tracer, the program makes it"},
 	{"go.opentelemetry.io/otel/exporters", []string{"cmd/pqd"}, "packages take a tracer, the program makes it"},
-	{"testing", []string{"testenv", "internal/disk", "internal/expense", "internal/nightly", "internal/fdbtest", "internal/kvtest", "internal/clustertest", "e2e/internal/cases", "e2e/internal/chromium", "e2e/internal/nodejs", "e2e/internal/pqd"}, "production code is not test code"},
+	{"testing", []string{"testenv", "internal/testkit/disk", "internal/testkit/expense", "internal/testkit/nightly", "internal/testkit/fdbtest", "internal/testkit/kvtest", "internal/testkit/clustertest", "e2e/internal/cases", "e2e/internal/chromium", "e2e/internal/nodejs", "e2e/internal/pqd"}, "production code is not test code"},
 }
 
 // scattered are the types of a package that have methods in more than one file, by how many there may be. A reader who looks for a
@@ -233,7 +232,7 @@ func (s source) imports(t *testing.T) []string {
 
 // ofTests says whether only tests use a file.
 func (s source) ofTests() bool {
-	return s.test || s.dir == "testenv" || within(s.dir, "e2e") || slices.Contains([]string{"internal/clustertest", "internal/disk", "internal/fdbtest", "internal/kvtest"}, s.dir)
+	return s.test || s.dir == "testenv" || within(s.dir, "e2e") || within(s.dir, "internal/testkit")
 }
 
 func TestImportsPointOneWay(t *testing.T) {
@@ -275,7 +274,7 @@ func TestLayers(t *testing.T) {
 		"bridge > client":                          false,
 		"bridge > cmd/pqd/internal/settings":       false,
 		"bridge > internal/gateway":                false,
-		"bridge > internal/fault":                  false,
+		"bridge > internal/testkit/fault":          false,
 		"fdbpq > bridge":                           false,
 		"fdbpq > fdbpq/kv/local":                   false,
 		"fdbpq > protocol":                         false,

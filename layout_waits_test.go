@@ -34,7 +34,7 @@ var sleepers = map[string]string{
 	"e2e/versions/store_test.go":                 "programs change at any moment",
 	"fdbpq/contention_test.go":                   "a load has a rate",
 	"fdbpq/punctual_test.go":                     "schedules have real times",
-	"internal/fdbtest/cluster.go":                "nothing tells when the status changes",
+	"internal/testkit/fdbtest/cluster.go":        "nothing tells when the status changes",
 	"testenv/worker.go":                          "a request that is refused comes again later",
 	"testenv/worker_bundles.go":                  "a request that is refused comes again later",
 }

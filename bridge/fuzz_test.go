@@ -9,7 +9,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/codec"
 	"github.com/pqbridge/pqbridge/bridge/internal/desk"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
-	"github.com/pqbridge/pqbridge/internal/expense"
+	"github.com/pqbridge/pqbridge/internal/testkit/expense"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 )

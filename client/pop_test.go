@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/client"
-	"github.com/pqbridge/pqbridge/internal/patience"
+	"github.com/pqbridge/pqbridge/internal/testkit/patience"
 )
 
 func TestPopEnds(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/recipe"
-	"github.com/pqbridge/pqbridge/internal/fault"
 	"github.com/pqbridge/pqbridge/internal/storecheck"
+	"github.com/pqbridge/pqbridge/internal/testkit/fault"
 )
 
 // crowd is many goroutines in several processes that use one queue, each

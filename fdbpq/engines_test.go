@@ -15,8 +15,8 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
-	"github.com/pqbridge/pqbridge/internal/clustertest"
-	"github.com/pqbridge/pqbridge/internal/nightly"
+	"github.com/pqbridge/pqbridge/internal/testkit/clustertest"
+	"github.com/pqbridge/pqbridge/internal/testkit/nightly"
 )
 
 // engines are those of this build, the embedded one first.

@@ -11,8 +11,8 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/recipe"
 	"github.com/pqbridge/pqbridge/fdbpq/schedule"
 	"github.com/pqbridge/pqbridge/fdbpq/source"
-	"github.com/pqbridge/pqbridge/internal/fault"
 	"github.com/pqbridge/pqbridge/internal/storecheck"
+	"github.com/pqbridge/pqbridge/internal/testkit/fault"
 )
 
 // fixture is a store opened by one process. A test controls the process's connection

@@ -9,7 +9,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
-	"github.com/pqbridge/pqbridge/internal/fault"
+	"github.com/pqbridge/pqbridge/internal/testkit/fault"
 )
 
 // A new limit lets keys go at once if they are few, and the others with the next sweeps.

@@ -13,9 +13,9 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/fdb"
-	"github.com/pqbridge/pqbridge/internal/fdbtest"
-	"github.com/pqbridge/pqbridge/internal/nightly"
 	"github.com/pqbridge/pqbridge/internal/storecheck"
+	"github.com/pqbridge/pqbridge/internal/testkit/fdbtest"
+	"github.com/pqbridge/pqbridge/internal/testkit/nightly"
 )
 
 // ledger records the answers that users of a store got.

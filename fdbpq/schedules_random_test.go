@@ -11,7 +11,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
-	"github.com/pqbridge/pqbridge/internal/fault"
+	"github.com/pqbridge/pqbridge/internal/testkit/fault"
 )
 
 // scheduleLife is a schedule from the time at which it was made, as the test knows it. Its truth

@@ -14,7 +14,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/schedule"
-	"github.com/pqbridge/pqbridge/internal/fault"
+	"github.com/pqbridge/pqbridge/internal/testkit/fault"
 )
 
 // schedule makes or changes a schedule.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
-	"github.com/pqbridge/pqbridge/internal/fault"
+	"github.com/pqbridge/pqbridge/internal/testkit/fault"
 )
 
 // A transaction with an unknown result either took effect and is not repeated, or did not

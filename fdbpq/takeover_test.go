@@ -14,8 +14,8 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
-	"github.com/pqbridge/pqbridge/internal/clustertest"
-	"github.com/pqbridge/pqbridge/internal/fault"
+	"github.com/pqbridge/pqbridge/internal/testkit/clustertest"
+	"github.com/pqbridge/pqbridge/internal/testkit/fault"
 )
 
 // A process that takes over goes on at the time that has come: store time neither goes back, wherever between two

@@ -7,8 +7,8 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
-	"github.com/pqbridge/pqbridge/internal/fault"
-	"github.com/pqbridge/pqbridge/internal/patience"
+	"github.com/pqbridge/pqbridge/internal/testkit/fault"
+	"github.com/pqbridge/pqbridge/internal/testkit/patience"
 )
 
 // beside has something happen while the next transaction is about to commit.

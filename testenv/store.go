@@ -11,8 +11,8 @@ import (
 	"github.com/pqbridge/pqbridge/bridge"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
-	"github.com/pqbridge/pqbridge/internal/history"
 	"github.com/pqbridge/pqbridge/internal/storecheck"
+	"github.com/pqbridge/pqbridge/internal/testkit/history"
 )
 
 // Store returns an empty store on the first engine. Like every store from this

@@ -13,7 +13,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/pqbridge/pqbridge/internal/history"
+	"github.com/pqbridge/pqbridge/internal/testkit/history"
 )
 
 // holding is a lease of a worker.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/pqbridge/pqbridge/internal/history"
+	"github.com/pqbridge/pqbridge/internal/testkit/history"
 )
 
 // next acknowledges an item and leases the next one.

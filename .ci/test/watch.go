@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/pqbridge/pqbridge/internal/patience"
+	"github.com/pqbridge/pqbridge/internal/testkit/patience"
 )
 
 // afterQuit is how long a test's program may take to print what it and its pqd do.

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
-	"github.com/pqbridge/pqbridge/internal/vt"
+	"github.com/pqbridge/pqbridge/internal/testkit/vt"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 

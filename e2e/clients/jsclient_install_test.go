@@ -22,7 +22,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/e2e/internal/nodejs"
 	"github.com/pqbridge/pqbridge/e2e/internal/pqd"
-	"github.com/pqbridge/pqbridge/internal/nightly"
+	"github.com/pqbridge/pqbridge/internal/testkit/nightly"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 

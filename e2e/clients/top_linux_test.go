@@ -17,7 +17,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/client"
 	"github.com/pqbridge/pqbridge/e2e/internal/pqd"
-	"github.com/pqbridge/pqbridge/internal/vt"
+	"github.com/pqbridge/pqbridge/internal/testkit/vt"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/e2e/internal/pqd"
-	"github.com/pqbridge/pqbridge/internal/disk"
+	"github.com/pqbridge/pqbridge/internal/testkit/disk"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 

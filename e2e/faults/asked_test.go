@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/e2e/internal/pqd"
-	"github.com/pqbridge/pqbridge/internal/nightly"
+	"github.com/pqbridge/pqbridge/internal/testkit/nightly"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 

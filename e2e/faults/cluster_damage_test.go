@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/e2e/internal/pqd"
-	"github.com/pqbridge/pqbridge/internal/history"
+	"github.com/pqbridge/pqbridge/internal/testkit/history"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 

@@ -14,7 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/e2e/internal/pqd"
-	"github.com/pqbridge/pqbridge/internal/disk"
+	"github.com/pqbridge/pqbridge/internal/testkit/disk"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 

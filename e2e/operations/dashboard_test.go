@@ -11,7 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/pqbridge/pqbridge/e2e/internal/pqd"
-	"github.com/pqbridge/pqbridge/internal/nightly"
+	"github.com/pqbridge/pqbridge/internal/testkit/nightly"
 )
 
 // expressions are those of the alerts and of the dashboard, by where they are.

@@ -25,7 +25,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/fdb"
 	"github.com/pqbridge/pqbridge/fdbpq/recipe"
-	"github.com/pqbridge/pqbridge/internal/fdbtest"
+	"github.com/pqbridge/pqbridge/internal/testkit/fdbtest"
 	"github.com/pqbridge/pqbridge/internal/tuple"
 	"github.com/pqbridge/pqbridge/testenv"
 )

@@ -5,7 +5,7 @@ package performance_test
 import (
 	"testing"
 
-	"github.com/pqbridge/pqbridge/internal/fdbtest"
+	"github.com/pqbridge/pqbridge/internal/testkit/fdbtest"
 )
 
 func init() {

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pqbridge/pqbridge/internal/fdbtest"
+	"github.com/pqbridge/pqbridge/internal/testkit/fdbtest"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 

@@ -12,8 +12,8 @@ import (
 
 	"github.com/pqbridge/pqbridge/client"
 	"github.com/pqbridge/pqbridge/e2e/internal/pqd"
-	"github.com/pqbridge/pqbridge/internal/fdbtest"
-	"github.com/pqbridge/pqbridge/internal/nightly"
+	"github.com/pqbridge/pqbridge/internal/testkit/fdbtest"
+	"github.com/pqbridge/pqbridge/internal/testkit/nightly"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/pqbridge/pqbridge/e2e/internal/pqd"
-	"github.com/pqbridge/pqbridge/internal/fdbtest"
+	"github.com/pqbridge/pqbridge/internal/testkit/fdbtest"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 

@@ -8,9 +8,9 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/fdb"
-	"github.com/pqbridge/pqbridge/internal/fdbtest"
-	"github.com/pqbridge/pqbridge/internal/history"
 	"github.com/pqbridge/pqbridge/internal/storecheck"
+	"github.com/pqbridge/pqbridge/internal/testkit/fdbtest"
+	"github.com/pqbridge/pqbridge/internal/testkit/history"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 

@@ -90,7 +90,7 @@ func (e earlier) install(t *testing.T, root string) {
 func (e earlier) byDay(t *testing.T) []string {
 	t.Helper()
 	file, err := os.ReadFile(filepath.Join(e.source(), "internal/nightly/nightly.go"))
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // a later commit has it elsewhere
 		t.Fatal(err)
 	}
 	if bytes.Contains(file, []byte("testing.Short")) {

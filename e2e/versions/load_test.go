@@ -8,7 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/e2e/internal/pqd"
-	"github.com/pqbridge/pqbridge/internal/history"
+	"github.com/pqbridge/pqbridge/internal/testkit/history"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 

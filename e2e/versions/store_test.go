@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pqbridge/pqbridge/internal/history"
+	"github.com/pqbridge/pqbridge/internal/testkit/history"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pqbridge/pqbridge/internal/expense"
+	"github.com/pqbridge/pqbridge/internal/testkit/expense"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/testenv"
 )

@@ -17,8 +17,8 @@ import (
 	js "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster"
-	"github.com/pqbridge/pqbridge/internal/clustertest"
 	"github.com/pqbridge/pqbridge/internal/jetstream"
+	"github.com/pqbridge/pqbridge/internal/testkit/clustertest"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pqbridge/pqbridge/internal/expense"
 	"github.com/pqbridge/pqbridge/internal/jsontext"
+	"github.com/pqbridge/pqbridge/internal/testkit/expense"
 )
 
 func TestCheck(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pqbridge/pqbridge/internal/vt"
+	"github.com/pqbridge/pqbridge/internal/testkit/vt"
 )
 
 func TestDraw(t *testing.T) {

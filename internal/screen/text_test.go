@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/text/width"
 
-	"github.com/pqbridge/pqbridge/internal/vt"
+	"github.com/pqbridge/pqbridge/internal/testkit/vt"
 )
 
 // wide says for the tests' terminal which characters take two columns.

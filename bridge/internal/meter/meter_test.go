@@ -11,8 +11,8 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/meter"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
-	"github.com/pqbridge/pqbridge/internal/kvtest"
-	"github.com/pqbridge/pqbridge/internal/nightly"
+	"github.com/pqbridge/pqbridge/internal/testkit/kvtest"
+	"github.com/pqbridge/pqbridge/internal/testkit/nightly"
 )
 
 // metered is a store whose transactions have meters.

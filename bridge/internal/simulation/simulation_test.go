@@ -22,9 +22,9 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
-	"github.com/pqbridge/pqbridge/internal/fault"
-	"github.com/pqbridge/pqbridge/internal/history"
-	"github.com/pqbridge/pqbridge/internal/nightly"
+	"github.com/pqbridge/pqbridge/internal/testkit/fault"
+	"github.com/pqbridge/pqbridge/internal/testkit/history"
+	"github.com/pqbridge/pqbridge/internal/testkit/nightly"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 

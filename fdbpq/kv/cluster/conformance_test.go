@@ -11,8 +11,8 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
-	"github.com/pqbridge/pqbridge/internal/clustertest"
-	"github.com/pqbridge/pqbridge/internal/kvtest"
+	"github.com/pqbridge/pqbridge/internal/testkit/clustertest"
+	"github.com/pqbridge/pqbridge/internal/testkit/kvtest"
 )
 
 // single is the store of a cluster with one member.

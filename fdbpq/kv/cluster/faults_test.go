@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster"
-	"github.com/pqbridge/pqbridge/internal/clustertest"
+	"github.com/pqbridge/pqbridge/internal/testkit/clustertest"
 )
 
 // faults are what goes wrong between one member and everything else. The zero value is a

@@ -17,7 +17,7 @@ import (
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
-	"github.com/pqbridge/pqbridge/internal/clustertest"
+	"github.com/pqbridge/pqbridge/internal/testkit/clustertest"
 )
 
 // world is a cluster in one process: members, their disks, the log and the network.

@@ -17,7 +17,7 @@ import (
 	"github.com/apple/foundationdb/bindings/go/src/fdb/tuple"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
-	"github.com/pqbridge/pqbridge/internal/fdbtest"
+	"github.com/pqbridge/pqbridge/internal/testkit/fdbtest"
 )
 
 // The benchmarks tell what FoundationDB gives here: the documented recipe on

@@ -18,7 +18,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/fdb"
-	"github.com/pqbridge/pqbridge/internal/fdbtest"
+	"github.com/pqbridge/pqbridge/internal/testkit/fdbtest"
 )
 
 // The client library reads its options when a process opens its first cluster,

@@ -14,8 +14,8 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/fdb"
-	"github.com/pqbridge/pqbridge/internal/fdbtest"
-	"github.com/pqbridge/pqbridge/internal/nightly"
+	"github.com/pqbridge/pqbridge/internal/testkit/fdbtest"
+	"github.com/pqbridge/pqbridge/internal/testkit/nightly"
 )
 
 // result waits for the end of a call that must end soon, whatever happened to

@@ -9,8 +9,8 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/fdb"
-	"github.com/pqbridge/pqbridge/internal/fdbtest"
-	"github.com/pqbridge/pqbridge/internal/kvtest"
+	"github.com/pqbridge/pqbridge/internal/testkit/fdbtest"
+	"github.com/pqbridge/pqbridge/internal/testkit/kvtest"
 )
 
 // open opens a store that the test's end closes.

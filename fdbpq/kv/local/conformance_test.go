@@ -8,7 +8,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
-	"github.com/pqbridge/pqbridge/internal/kvtest"
+	"github.com/pqbridge/pqbridge/internal/testkit/kvtest"
 )
 
 func TestConformance(t *testing.T) {

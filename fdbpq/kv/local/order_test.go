@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
-	"github.com/pqbridge/pqbridge/internal/patience"
+	"github.com/pqbridge/pqbridge/internal/testkit/patience"
 )
 
 // The steps of a commit follow one another in the order of apply. A holder of the lock

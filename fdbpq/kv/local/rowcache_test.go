@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
-	"github.com/pqbridge/pqbridge/internal/nightly"
+	"github.com/pqbridge/pqbridge/internal/testkit/nightly"
 )
 
 // held returns what the cache holds of a row for a transaction that begins now, and

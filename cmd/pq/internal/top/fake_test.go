@@ -11,7 +11,7 @@ import (
 	"github.com/pqbridge/pqbridge/client"
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/figures"
 	"github.com/pqbridge/pqbridge/internal/screen"
-	"github.com/pqbridge/pqbridge/internal/vt"
+	"github.com/pqbridge/pqbridge/internal/testkit/vt"
 	"github.com/pqbridge/pqbridge/protocol"
 )
 

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/pqbridge/pqbridge/internal/screen"
-	"github.com/pqbridge/pqbridge/internal/vt"
+	"github.com/pqbridge/pqbridge/internal/testkit/vt"
 	"github.com/pqbridge/pqbridge/protocol"
 )
 

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pqbridge/pqbridge/internal/patience"
+	"github.com/pqbridge/pqbridge/internal/testkit/patience"
 )
 
 // requireFDB is the variable that makes a missing fdbserver a failure. Its value may be the version of fdbserver: go test

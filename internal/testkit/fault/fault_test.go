@@ -12,7 +12,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
-	"github.com/pqbridge/pqbridge/internal/kvtest"
+	"github.com/pqbridge/pqbridge/internal/testkit/kvtest"
 )
 
 func TestConformanceWithoutFaults(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster"
-	"github.com/pqbridge/pqbridge/internal/patience"
+	"github.com/pqbridge/pqbridge/internal/testkit/patience"
 )
 
 // LogHarness gives the suite access to a log.

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pqbridge/pqbridge/internal/patience"
+	"github.com/pqbridge/pqbridge/internal/testkit/patience"
 )
 
 const seeds = 60

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pqbridge/pqbridge/internal/patience"
+	"github.com/pqbridge/pqbridge/internal/testkit/patience"
 )
 
 // free reports whether a ready item need not wait for others of its key.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
-	"github.com/pqbridge/pqbridge/internal/patience"
+	"github.com/pqbridge/pqbridge/internal/testkit/patience"
 )
 
 // How transactions end without a commit: by their closure, by their context, by

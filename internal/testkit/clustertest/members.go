@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster"
-	"github.com/pqbridge/pqbridge/internal/patience"
+	"github.com/pqbridge/pqbridge/internal/testkit/patience"
 )
 
 // RunMembers tests messages of members against the contract of cluster.Members. Each call of open returns another

@@ -12,7 +12,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/kv/local"
-	"github.com/pqbridge/pqbridge/internal/patience"
+	"github.com/pqbridge/pqbridge/internal/testkit/patience"
 )
 
 func openBase(t testing.TB, opts local.Options) kv.DB {

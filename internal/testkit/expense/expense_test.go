@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pqbridge/pqbridge/internal/expense"
+	"github.com/pqbridge/pqbridge/internal/testkit/expense"
 )
 
 var kept []byte

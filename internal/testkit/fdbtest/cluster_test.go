@@ -16,7 +16,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/pqbridge/pqbridge/internal/patience"
+	"github.com/pqbridge/pqbridge/internal/testkit/patience"
 )
 
 // These tests are about processes and files, so programs that are none of

@@ -7,8 +7,8 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/pqbridge/pqbridge/internal/nightly"
-	"github.com/pqbridge/pqbridge/internal/patience"
+	"github.com/pqbridge/pqbridge/internal/testkit/nightly"
+	"github.com/pqbridge/pqbridge/internal/testkit/patience"
 )
 
 const (
