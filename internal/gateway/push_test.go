@@ -24,7 +24,7 @@ func TestEachPushHeaderIsPassedOn(t *testing.T) {
 			t.Errorf("%s=%.20s answers %d: expected that push in internal/gateway/push.go passes it on as %s, and that the bridge refuses it", h.Word, wrong, r.code, h.Name)
 		}
 		if r := s.send("POST", "/v1/queues/jobs/push-many", fmt.Sprintf(`[{"payload":"x",%q:%q}]`, h.Word, wrong)); r.code != protocol.CodeBadRequest {
-			t.Errorf("an item with %s of %.20s answers %d: expected that readField in internal/gateway/push_many.go passes it on as %s, and that the bridge refuses it",
+			t.Errorf("an item with %s of %.20s answers %d: expected that readField in internal/gateway/push.go passes it on as %s, and that the bridge refuses it",
 				h.Word, wrong, r.code, h.Name)
 		}
 	}
