@@ -164,7 +164,7 @@ var changingItems = []string{
 
 // topLevel is everything that may lie in the repository's root.
 var topLevel = []string{
-	".ci", ".dockerignore", ".github", ".gitignore",
+	".ci", ".dockerignore", ".git-blame-ignore-revs", ".github", ".gitignore",
 	"CHANGELOG.md", "CONTRIBUTING.md", "Dockerfile", "LICENSE", "Makefile", "README.md", "SECURITY.md",
 	"bench", "bridge", "client", "clients", "cmd", "deploy", "docker-compose.yml", "docs", "e2e", "examples", "fdbpq",
 	"go.mod", "go.sum", "internal", "layout_maps_test.go", "layout_sizes_test.go", "layout_test.go", "layout_waits_test.go", "protocol", "subjects", "testenv",
