@@ -36,6 +36,22 @@ const (
 	settleTerminate settlement = "terminate"
 )
 
+// lostOf says why a lease is lost whose item is not there. A result that the queue keeps tells whether the item may have ended so.
+func (q *modelQueue) lostOf(l heldLease, at moment, what settlement) fdbpq.Lost {
+	ends := map[settlement]fdbpq.Finish{settleAck: fdbpq.FinishDone, settleAckWith: fdbpq.FinishDone, settleTerminate: fdbpq.FinishDead}
+	how, ending := ends[what]
+	r, kept := q.results[l.id]
+	switch {
+	case !ending || !kept || r.end() <= at.now:
+		return fdbpq.LostGone
+	case r.finish == fdbpq.FinishExpired:
+		return fdbpq.LostExpired
+	case r.finish != how || r.deliveries > l.fence:
+		return fdbpq.LostTaken
+	}
+	return fdbpq.LostGone
+}
+
 func (m *model) settle(l heldLease, at moment, what settlement, d time.Duration, reason string) outcome {
 	q := m.queue(l.queue)
 	if q == nil || q.generation != l.generation {
@@ -44,7 +60,7 @@ func (m *model) settle(l heldLease, at moment, what settlement, d time.Duration,
 	item := q.byID(l.id)
 	switch {
 	case item == nil:
-		return outcome{Err: "lost: gone"}
+		return outcome{Err: "lost: " + string(q.lostOf(l, at, what))}
 	case item.fence != l.fence:
 		return outcome{Err: "lost: taken"}
 	}

@@ -158,11 +158,16 @@ func (rs results) lost(lease Lease, how Finish) error {
 	if how == "" || !rs.state.results {
 		return &LostError{LostGone}
 	}
-	kept, err := rs.read(rs.snapshot, lease.place.Suffix)
+	suffix := lease.place.Suffix
+	kept, err := rs.read(rs.snapshot, suffix)
+	if err != nil {
+		return err
+	}
+	now, err := rs.now()
 	switch {
 	case err != nil:
 		return err
-	case kept == nil || kept.IDPriority != lease.idPriority:
+	case kept == nil || kept.IDPriority != lease.idPriority || kept.Since(suffix).End() <= now:
 		return &LostError{LostGone}
 	case Finish(kept.How) == FinishExpired:
 		return &LostError{LostExpired}
