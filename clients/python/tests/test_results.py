@@ -132,7 +132,7 @@ class Results(TestCase):
         assert DONE.headers
         for name, value in {"PQ-Finished-At": "soon", "PQ-Deliveries": "many", "PQ-Outcome": None}.items():
             headers = {**DONE.headers, name: value}
-            f = await self.fake(lambda verb, n, m: Answer({name: value for name, value in headers.items() if value}, "x"), timeout=0.1 * SLOW)
+            f = await self.fake(lambda verb, n, m: Answer({name: value for name, value in headers.items() if value}, "x"), timeout=SLOW)
             with self.assertRaisesRegex(Exception, "cannot be read"):
                 await f.client.queue("jobs").result("i")
 
