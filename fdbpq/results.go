@@ -158,16 +158,11 @@ func (rs results) lost(lease Lease, how Finish) error {
 	if how == "" || !rs.state.results {
 		return &LostError{LostGone}
 	}
-	suffix := lease.place.Suffix
-	kept, err := rs.read(rs.snapshot, suffix)
-	if err != nil {
-		return err
-	}
-	now, err := rs.now()
+	kept, err := rs.of(rs.snapshot, lease.ID())
 	switch {
 	case err != nil:
 		return err
-	case kept == nil || kept.IDPriority != lease.idPriority || kept.Since(suffix).End() <= now:
+	case kept == nil:
 		return &LostError{LostGone}
 	case Finish(kept.How) == FinishExpired:
 		return &LostError{LostExpired}
@@ -175,6 +170,19 @@ func (rs results) lost(lease Lease, how Finish) error {
 		return &LostError{LostTaken}
 	}
 	return &LostError{LostGone}
+}
+
+// of reads the result of an item, nil if there is none, or a timer is about to forget it. Its body may lie in parts.
+func (rs results) of(r kv.Reader, id ID) (*layout.Result, error) {
+	kept, err := rs.read(r, id.place.Suffix)
+	if err != nil || kept == nil || kept.IDPriority != id.place.Priority {
+		return nil, err
+	}
+	now, err := rs.now()
+	if err != nil || kept.Since(id.place.Suffix).End() <= now {
+		return nil, err
+	}
+	return kept, nil
 }
 
 // read reads the result of the item with a suffix, nil if there is none. Its body may lie in parts.
@@ -308,13 +316,9 @@ func (q Queue) Finished(r kv.Reader, ids ...ID) (finished []ID, err error) {
 // resultOf is what became of an item that is not there any more, nil if that is not kept.
 func resultOf(rs results, r kv.Reader, id ID) (*Result, error) {
 	suffix := id.place.Suffix
-	kept, err := rs.read(r, suffix)
-	if err != nil || kept == nil || kept.IDPriority != id.place.Priority {
+	kept, err := rs.of(r, id)
+	if err != nil || kept == nil {
 		return nil, err
-	}
-	now, err := rs.now()
-	if err != nil || kept.Since(suffix).End() <= now {
-		return nil, err // a timer is about to forget it
 	}
 	if kept.Chunks > 0 {
 		keys := make([][]byte, kept.Chunks)
