@@ -59,12 +59,11 @@ func (c *Copy) Look() error {
 		if c.giveUp(s, free) {
 			return tooLittle(free, least, less) // the next look sees what is free then
 		}
-		if besides = s.keep(free, least); besides < free {
-			if has, want := s.of.Spare(); has < want {
-				less = lessSpareAlone
-			}
+		besides = s.keep(free, least)
+		has, want := s.of.Spare()
+		if besides < free && has < want {
+			less = lessSpareAlone
 		}
-		_, want := s.of.Spare()
 		c.last.note(c.log, isLast(besides, want, c.Last() != nil), func() error { return lastRoom(besides, least, less) })
 	}
 	c.owed.Store(0)
