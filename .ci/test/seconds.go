@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"io"
@@ -12,11 +11,12 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/pqbridge/pqbridge/internal/testkit/patience"
 )
 
 const (
 	lookEach = 500 * time.Millisecond
-	userHz   = 100 // the ticks of /proc are hundredths of a second
 	// shownSeconds is how many packages the table of seconds has, besides those that grew.
 	shownSeconds = 12
 	// A package grew if it takes so much more than it did, and so many seconds.
@@ -39,12 +39,6 @@ func (s seconds) sum() (all time.Duration) {
 	return all
 }
 
-// process is one of /proc.
-type process struct {
-	parent int
-	took   time.Duration // with that of its children that have ended
-}
-
 // follow looks at the programs of tests below a go test until it ends. The last moment of each is not seen, nor
 // anything where the system has no /proc.
 func follow(goTest int, ended <-chan struct{}) seconds {
@@ -60,13 +54,21 @@ func follow(goTest int, ended <-chan struct{}) seconds {
 			}
 			return all
 		case <-tick.C:
-			all := processes()
+			all := patience.Processes()
+			parents := patience.ParentsOf(all)
 			for pid, p := range all {
-				if p.parent != goTest || !isTest(pid) {
+				if p.Parent != goTest || !isTest(pid) {
 					continue
 				}
-				if folder, err := folderOf(pid); err == nil {
-					found[pid] = seconds{folder: max(found[pid][folder], tree(pid, all))}
+				if found[pid] == nil { // a test may change the folder later
+					folder, err := folderOf(pid)
+					if err != nil {
+						continue
+					}
+					found[pid] = seconds{folder: 0}
+				}
+				for folder, took := range found[pid] {
+					found[pid][folder] = max(took, tree(pid, all, parents))
 				}
 			}
 		}
@@ -87,55 +89,14 @@ func folderOf(pid int) (string, error) {
 }
 
 // tree is the time of a process and of all below it.
-func tree(top int, all map[int]process) (took time.Duration) {
+func tree(top int, all map[int]patience.Process, parents map[int]int) time.Duration {
+	took := all[top].Took
 	for pid, p := range all {
-		for over := pid; over > 1; over = all[over].parent {
-			if over == top {
-				took += p.took
-				break
-			}
+		if isBelow(pid, top, parents) {
+			took += p.Took
 		}
 	}
 	return took
-}
-
-func processes() map[int]process {
-	all := make(map[int]process)
-	files, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			continue // it has ended
-		}
-		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
-		if err != nil {
-			continue
-		}
-		if p, ok := parseStat(text); ok {
-			all[pid] = p
-		}
-	}
-	return all
-}
-
-// parseStat reads a /proc/<pid>/stat.
-func parseStat(text []byte) (p process, ok bool) {
-	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:]) // the name before it may have anything in it
-	if len(fields) < 15 {
-		return p, false
-	}
-	var err error
-	if p.parent, err = strconv.Atoi(string(fields[1])); err != nil {
-		return p, false
-	}
-	for _, field := range fields[11:15] { // its own, and its children's, each as a user and in the system
-		ticks, err := strconv.Atoi(string(field))
-		if err != nil {
-			return p, false
-		}
-		p.took += time.Duration(ticks) * time.Second / userHz
-	}
-	return p, true
 }
 
 // readSeconds reads what write has written. There may be no such file.

@@ -38,18 +38,6 @@ func TestStarts(t *testing.T) {
 	}
 }
 
-func TestStat(t *testing.T) {
-	p, ok := parseStat([]byte("7 (a) b (c) S 3 7 7 0 -1 4194304 1 2 3 4 100 20 5 3 20 0 1 0 9 9 9"))
-	if want := (process{3, 1280 * time.Millisecond}); !ok || p != want {
-		t.Errorf("%v, %t, expected %v", p, ok, want)
-	}
-	for _, text := range []string{"", "7 (a)", "7 (a) S x 7 7 0 -1 4194304 1 2 3 4 100 20 5 3", "7 (a) S 3 7 7 0 -1 4194304 1 2 3 4 x 20 5 3"} {
-		if p, ok := parseStat([]byte(text)); ok {
-			t.Errorf("%q: %v", text, p)
-		}
-	}
-}
-
 // A machine that is slower has no package that grew.
 func TestSecondsThatGrew(t *testing.T) {
 	was := seconds{"a": 10 * time.Second, "b": 20 * time.Second, "c": 30 * time.Second, "small": time.Second}

@@ -178,3 +178,15 @@ func TestFail(t *testing.T) {
 		t.Errorf("failed with %q and %q", a, b)
 	}
 }
+
+func TestStat(t *testing.T) {
+	p, ok := process([]byte("7 (a) b (c) S 3 7 7 0 -1 4194304 1 2 3 4 100 20 5 3 20 0 1 0 9 9 9"))
+	if want := (Process{3, 1280 * time.Millisecond}); !ok || p != want {
+		t.Errorf("%v, %t, expected %v", p, ok, want)
+	}
+	for _, text := range []string{"", "7 (a)", "7 (a) S x 7 7 0 -1 4194304 1 2 3 4 100 20 5 3", "7 (a) S 3 7 7 0 -1 4194304 1 2 3 4 x 20 5 3"} {
+		if p, ok := process([]byte(text)); ok {
+			t.Errorf("%q: %v", text, p)
+		}
+	}
+}

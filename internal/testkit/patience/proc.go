@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // look reads the present numbers of the system, if it has any.
@@ -34,25 +35,64 @@ func look() (s sample, ok bool) {
 }
 
 // Parents returns the parent of each process.
-func Parents() map[int]int {
-	all := make(map[int]int)
+func Parents() map[int]int { return ParentsOf(Processes()) }
+
+// ParentsOf returns the parent of each of some processes.
+func ParentsOf(all map[int]Process) map[int]int {
+	parents := make(map[int]int)
+	for id, p := range all {
+		parents[id] = p.Parent
+	}
+	return parents
+}
+
+// Process is a process of this machine.
+type Process struct {
+	Parent int
+	Took   time.Duration // of processors, with what its children took that have ended
+}
+
+// userHz is how many ticks of /proc a second has.
+const userHz = 100
+
+// Processes returns all processes.
+func Processes() map[int]Process {
+	all := make(map[int]Process)
 	files, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			continue // it has ended
 		}
-		// The name before it may have anything in it.
-		fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
 		id, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
-		if err != nil || len(fields) < 2 {
+		if err != nil {
 			continue
 		}
-		if parent, err := strconv.Atoi(string(fields[1])); err == nil {
-			all[id] = parent
+		if p, ok := process(text); ok {
+			all[id] = p
 		}
 	}
 	return all
+}
+
+// process reads a /proc/<id>/stat.
+func process(stat []byte) (p Process, ok bool) {
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:]) // the name before it may have anything in it
+	if len(fields) < 15 {
+		return p, false
+	}
+	var err error
+	if p.Parent, err = strconv.Atoi(string(fields[1])); err != nil {
+		return p, false
+	}
+	for _, field := range fields[11:15] { // its own, and its children's, each as a user and in the system
+		ticks, err := strconv.Atoi(string(field))
+		if err != nil {
+			return p, false
+		}
+		p.Took += time.Duration(ticks) * time.Second / userHz
+	}
+	return p, true
 }
 
 // family is a process with all its descendants.
