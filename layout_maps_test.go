@@ -28,7 +28,7 @@ const (
 // that need not exist, a reply subject, a tenant's name where clients of the operator write it.
 var mapsOf = map[string]map[string]bound{
 	"bridge/internal/batch": {
-		"Lanes.active": {"queues, a client's choice, with requests", "the gate's requests in flight", "Lanes.rest"},
+		"Pool.active": {"queues, a client's choice, with requests", "the gate's requests in flight", "Pool.rest"},
 	},
 	"bridge/internal/edits": {
 		"bulkQueues.all": {"queues, a client's choice, with a page of a bulk operation under way", "maxBulkQueues", "bulkQueues.enter"},

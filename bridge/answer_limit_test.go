@@ -100,9 +100,9 @@ func TestItemTooLargeToAnswerStays(t *testing.T) {
 	}
 	long := strings.Repeat("t", 512)
 	queue := c.env.Store.Queue("jobs")
-	lane := c.env.Store.Session()
-	defer lane.Release()
-	if err := lane.Update(t.Context(), func(tx kv.Tx) error {
+	session := c.env.Store.Session()
+	defer session.Release()
+	if err := session.Update(t.Context(), func(tx kv.Tx) error {
 		_, err := queue.Import(tx, fdbpq.Import{
 			ID: id, Priority: 5, Payload: make([]byte, 1_046_900), Pushed: time.Now(),
 			Dead: &fdbpq.DeadLetter{Reason: long, Origin: long, OriginID: long},

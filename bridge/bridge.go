@@ -7,7 +7,7 @@
 // the bridge holds (requests, bytes, waiting pops) is bounded.
 //
 // The table in verb.go lists the verbs. A message that parses becomes the [desk.Work] of its verb. The work reads
-// the message; its kind says which line or lane it enters (lanes.go); a turn runs it with others in one transaction; the responder answers
+// the message; its kind says which turns or pool it enters (workers.go); a turn runs it with others in one transaction; the responder answers
 // the request and ends it.
 package bridge
 
@@ -53,7 +53,7 @@ type Bridge struct {
 	keeper    *desk.Keeper
 	tenants   *tenants.Tenants // nil: there are none
 	historian *survey.Historian
-	lanes     lanes
+	workers   workers
 	waits     *pops.Waits
 	awaits    waits
 	asker     *listening.Asker
@@ -90,12 +90,12 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	}
 	schedules, sources := schedule.New(store), source.New(store)
 	b.tenants = newTenants(o, store, schedules)
-	hasRoom := desk.NewRoom(o.Room)
+	hasRoom := desk.NewAdmit(o.Room)
 	unasked := unasked(hasRoom, b.tenants)
 	b.asker = listening.NewAsker(nc, listening.Interest(o.Interest), o.Logger)
 	b.waits = pops.NewWaits(pops.WaitsOptions{
 		Responder: b.responder, Tenants: b.tenants, Sight: listening.NewSight(b.asker), Places: o.Limits.Waiters, Unseen: o.unseen,
-		Serve: b.lanes.servePops, LookOnce: b.lanes.submitPop,
+		Serve: b.workers.servePops, LookOnce: b.workers.submitPop,
 	})
 	asks := explain.NewAsks(o.now)
 	explainer := explain.New(explain.Options{
@@ -103,9 +103,9 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	})
 	b.surveyor = survey.New(store, sources, b.waits.At, explainer.Cause, stats.Queues)
 	b.historian = survey.NewHistorian(stats, b.surveyor, o.Logger)
-	requests := &dispatcher{Responder: b.responder, Wire: wr, replies: replies, lanes: &b.lanes, tenants: b.tenants, cluster: o.Cluster}
+	requests := &dispatcher{Responder: b.responder, Wire: wr, replies: replies, workers: &b.workers, tenants: b.tenants, cluster: o.Cluster}
 	b.receiver = requests.newReceiver(nc, o)
-	b.awaits = waits{b.waits, &b.lanes}
+	b.awaits = waits{b.waits, &b.workers}
 	standby := standby{b.receiver, b.awaits}
 	about := &about{options: o, storeID: store.ID(), maxQueueBytes: store.MaxQueueBytes(), started: time.Now().UTC(), id: nuid.Next()}
 	self := about.identity()
@@ -126,14 +126,14 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 		explainer.AskOthers(b.survey)
 	}
 	requests.asks = asks
-	base := desk.Lane{
+	base := desk.Desk{
 		Responder: b.responder, Wire: wr, Events: b.events, Store: store, Schedules: schedules, Runners: b.sources, Keeper: b.keeper, Tenants: b.tenants,
-		Room: hasRoom, Reserve: o.Reserve, Last: o.Last,
+		Admit: hasRoom, Reserve: o.Reserve, Last: o.Last,
 		Batch: batch.Limits{Requests: o.Limits.BatchRequests, Bytes: o.Limits.BatchBytes}, Patience: o.patience, Pace: o.pace, Slow: o.slow, Since: o.since,
 	}
-	b.lanes.init(base, o, pops.Shared{Waits: b.waits, Owners: b.peers.Owners, Asks: asks},
+	b.workers.init(base, o, pops.Shared{Waits: b.waits, Owners: b.peers.Owners, Asks: asks},
 		reads.Options{Explainer: explainer, Waiting: b.waits.At, Taking: b.waits.Taking, System: about.system, History: about.history})
-	b.events.Finished = b.lanes.results.Finished
+	b.events.Finished = b.workers.results.Finished
 	b.service = &service{
 		nc: nc, log: o.Logger, about: about, self: self,
 		replies: replies, peers: b.peers, stats: stats, queues: b.surveyor,
@@ -205,7 +205,7 @@ func (b *Bridge) subscribe(ctx context.Context, wr *codec.Wire, store *fdbpq.Sto
 		b.peers.Owners.Stop()
 		b.survey.Stop()
 		b.service.stop()
-		b.lanes.stop()
+		b.workers.stop()
 	}
 	return err
 }
@@ -280,7 +280,7 @@ func (b *Bridge) end(ctx context.Context) error {
 	)
 	b.sources.Stop()
 	b.receiver.Close()
-	b.lanes.stop()
+	b.workers.stop()
 	b.peers.Owners.Stop()
 	b.survey.Stop()
 	b.asker.Stop()
@@ -358,7 +358,7 @@ func leave(nc *nats.Conn, log *slog.Logger) {
 // unasked returns a function that says whether a queue takes new items that no request brings: items of schedules
 // and sources. They cost requests of the tenant, too, and wait until it has some. ended is to be called after the
 // transaction.
-func unasked(room desk.Room, all *tenants.Tenants) func(queue string, items, bytes int) (ended func(), full error) {
+func unasked(room desk.Admit, all *tenants.Tenants) func(queue string, items, bytes int) (ended func(), full error) {
 	return func(queue string, items, bytes int) (func(), error) {
 		t := all.OfQueue(queue)
 		if f := t.Left(); f != nil {

@@ -19,12 +19,12 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// dispatcher turns messages of the receiver into requests, and hands them to the lanes.
+// dispatcher turns messages of the receiver into requests, and hands them to the workers.
 type dispatcher struct {
 	*request.Responder
 	*codec.Wire
 	replies *replies
-	lanes   *lanes
+	workers *workers
 	tenants *tenants.Tenants // nil: there are none
 	later   *refusals        // nil likewise
 
@@ -37,7 +37,7 @@ type dispatcher struct {
 }
 
 // receive handles a message of the subscriptions to requests and settlements. It
-// never blocks: it refuses the request at once or hands it to a lane.
+// never blocks: it refuses the request at once or hands it to a worker.
 func (d *dispatcher) receive(m *nats.Msg) { d.handle(m, d.owners) }
 
 // serve handles a request that another bridge has passed on, or that no other bridge got.
@@ -122,14 +122,14 @@ func (d *dispatcher) handle(m *nats.Msg, owners *peers.Owners) {
 				return
 			}
 			r.OnLeave = func() { tenant.End(n) }
-			d.lanes.submit(w)
+			d.workers.submit(w)
 		})
 		return
 	}
-	d.lanes.submit(w)
+	d.workers.submit(w)
 }
 
-// handledElsewhere reports whether a well-formed message needs nothing of the lanes: another bridge or another part of
+// handledElsewhere reports whether a well-formed message needs no worker: another bridge or another part of
 // this process handles it.
 func (d *dispatcher) handledElsewhere(s *subjects.Subject, m *nats.Msg) bool {
 	switch s.Verb {
@@ -256,7 +256,7 @@ func (d *dispatcher) meantQueue(subject string) string {
 	return queue
 }
 
-// kind is a kind of work. It decides which lanes a request enters, see lanes.open. Peeks and settlements enter lanes of other
+// kind is a kind of work. It decides which turns or pool a request enters, see workers.open. Peeks and settlements enter those of other
 // kinds.
 type kind int
 
@@ -273,7 +273,7 @@ const (
 	kinds
 )
 
-// entrance hands a request of a kind to its lane. queue names the lane: the queue of the request or, if it asks the system, its
+// entrance hands a request of a kind to its workers. queue names its line: the queue of the request or, if it asks the system, its
 // tenant and a dot.
 type entrance func(queue string, w desk.Work)
 
@@ -298,9 +298,9 @@ func (d *dispatcher) signal(m *nats.Msg) {
 		return
 	}
 	if lease, _, f := d.Sealer.Open(s.Queue, s.Token); f == nil {
-		d.lanes.settling.GiveBack(lease)
+		d.workers.settling.GiveBack(lease)
 	}
-	for _, lease := range d.lanes.sent.Take(s.Queue, s.Token) {
-		d.lanes.settling.GiveBack(*lease)
+	for _, lease := range d.workers.sent.Take(s.Queue, s.Token) {
+		d.workers.settling.GiveBack(*lease)
 	}
 }

@@ -70,9 +70,9 @@ func Deaf(b *Bridge) { b.survey.Stop() }
 // Since are options that say how long ago requests arrived.
 func Since(since func(time.Time) time.Duration) Options { return Options{since: since} }
 
-// Lanes returns how many lanes are waiting for work, of all kinds.
-func Lanes(b *Bridge) (idle int) {
-	for _, kind := range b.lanes.all() {
+// IdleSlots returns how many workers wait for work, of all kinds.
+func IdleSlots(b *Bridge) (idle int) {
+	for _, kind := range b.workers.all() {
 		idle += kind.Idle()
 	}
 	return idle
@@ -80,9 +80,9 @@ func Lanes(b *Bridge) (idle int) {
 
 // InLine returns how many lines of requests that change something wait for a turn, but for those of bulk operations.
 func InLine(b *Bridge) (lines int) {
-	lines = b.lanes.pop.Waiting() + b.lanes.change.Waiting() + b.lanes.imports.Waiting()
-	if b.lanes.push != b.lanes.pop {
-		lines += b.lanes.push.Waiting()
+	lines = b.workers.pop.Waiting() + b.workers.change.Waiting() + b.workers.imports.Waiting()
+	if b.workers.push != b.workers.pop {
+		lines += b.workers.push.Waiting()
 	}
 	return lines
 }
@@ -93,9 +93,9 @@ func Counted(b *Bridge, queue string) request.Tally {
 	return of[queue].Tally
 }
 
-// AwaitLanes returns when no lane is left.
-func AwaitLanes(b *Bridge) {
-	for _, kind := range b.lanes.all() {
+// AwaitWorkers returns when no worker is left.
+func AwaitWorkers(b *Bridge) {
+	for _, kind := range b.workers.all() {
 		kind.Wait()
 	}
 }
@@ -113,7 +113,7 @@ func ReceiveDuringDrain(b *Bridge, secret []byte, m *nats.Msg) error {
 	draining := *b.responder
 	draining.Gate = request.NewGate(1, 1)
 	draining.Gate.Close()
-	d := dispatcher{Responder: &draining, Wire: wr, lanes: &b.lanes}
+	d := dispatcher{Responder: &draining, Wire: wr, workers: &b.workers}
 	d.receive(m)
 	return nil
 }

@@ -74,7 +74,7 @@ func (t *sayingTx) read(begin, end []byte, opts kv.RangeOptions) {
 }
 
 // A transaction of settlements says ahead what it reads of their keys. Where it pops, too, it
-// is in the lane of pops, and otherwise it may be in that of changes.
+// is in the turns of pops, and otherwise it may be in those of changes.
 func TestSettlementsSayWhatTheyRead(t *testing.T) {
 	t.Parallel()
 	for _, exclusive := range []bool{true, false} {

@@ -18,7 +18,7 @@ import (
 // Collector returns the bridge's metrics.
 func (b *Bridge) Collector() prometheus.Collector {
 	return collector{
-		Responder: b.responder, events: b.events, waits: b.waits, results: b.lanes.results, receiver: b.receiver,
+		Responder: b.responder, events: b.events, waits: b.waits, results: b.workers.results, receiver: b.receiver,
 		owners: b.peers.Owners, about: b.service.about, tenants: b.tenants,
 		queues: survey.Collector{Surveyor: b.surveyor, StoreID: b.service.about.storeID, Log: b.responder.Log},
 	}

@@ -51,7 +51,7 @@ type Options struct {
 	// txTimeoutDown.
 	pace batch.Patience
 
-	// slow is how long the part of a queue in a turn may take. Zero: see desk.Lane.
+	// slow is how long the part of a queue in a turn may take. Zero: see desk.Desk.
 	slow time.Duration
 
 	// Cluster answers for the processes that keep the store together, of which this one
@@ -183,7 +183,7 @@ type Limits struct {
 	// goroutine and no polling.
 	Waiters int
 
-	// BatchRequests and BatchBytes bound one transaction of a lane. More requests
+	// BatchRequests and BatchBytes bound one transaction. More requests
 	// would delay their answers without making each one cheaper. The bytes stay well
 	// below the limit of a transaction.
 	BatchRequests int

@@ -182,9 +182,9 @@ func (c *client) pushPast(items ...fdbpq.NewItem) {
 // pushPastTo does the same with another queue.
 func (c *client) pushPastTo(queue string, items ...fdbpq.NewItem) {
 	c.Helper()
-	lane := c.env.Store.Session()
-	defer lane.Release()
-	err := lane.Update(c.Context(), func(tx kv.Tx) error {
+	session := c.env.Store.Session()
+	defer session.Release()
+	err := session.Update(c.Context(), func(tx kv.Tx) error {
 		_, err := c.env.Store.Queue(queue).Push(tx, items...)
 		return err
 	})

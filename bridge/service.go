@@ -270,19 +270,19 @@ type standby struct {
 
 // waits has all requests that wait: for items, and for results.
 type waits struct {
-	pops  *pops.Waits
-	lanes *lanes
+	pops    *pops.Waits
+	workers *workers
 }
 
 // close ends all waits. Until open, no request may wait.
 func (w waits) close(why error) {
 	w.pops.Close(why)
-	w.lanes.results.Close(why)
+	w.workers.results.Close(why)
 }
 
 func (w waits) open() {
 	w.pops.Open()
-	w.lanes.results.Open()
+	w.workers.results.Open()
 }
 
 // The fronts of a bridge: the prefix, and the one that other sites use.

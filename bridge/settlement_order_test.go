@@ -8,7 +8,7 @@ import (
 )
 
 // Settlements of one lease take effect one after the other, even when the first one
-// is delayed and the lane of the second one is free.
+// is delayed and the turns of the second one are free.
 func TestSettlementsOfALeaseKeepTheirOrder(t *testing.T) {
 	t.Parallel()
 	c, db := slowly(t, faulty(t), bridge.Options{}) // settlements have transactions of their own

@@ -152,7 +152,7 @@ func TestLatePopSeesAcknowledgedPush(t *testing.T) {
 	urgent := frame("urgent", "PQ-Priority", "1")
 	c.pushBundle("pq.jobs-second.push", []string{urgent, urgent}) // so large that it does not wait for the pops
 	late := c.send("pq.jobs-second.pop.min", "")
-	c.refused(c.ask("pq.jobs-second.pop.min", "this is no body"), 400) // so the late pop is in its lane
+	c.refused(c.ask("pq.jobs-second.pop.min", "this is no body"), 400) // so the late pop is in its line
 	goOn()
 	for _, from := range under {
 		if m := c.next(from); string(m.Data) != "early" {

@@ -18,7 +18,7 @@ import (
 )
 
 // verb is what all requests of one name share. To add one, add its row to the table, which names its [kind], and a file with its
-// [desk.Work], which reads the request, runs in a lane of its kind and answers: in reads if it changes nothing, in edits if it
+// [desk.Work], which reads the request, runs at a worker of its kind and answers: in reads if it changes nothing, in edits if it
 // changes items or queues from outside.
 type verb struct {
 	request.Verb

@@ -55,7 +55,7 @@ func TestVerbs(t *testing.T) {
 			}
 		}
 		if got := verbOf(s).kindOf(s); got != want {
-			t.Errorf("%s makes %T, and goes to the lanes of kind %d, expected %d", s, r, got, want)
+			t.Errorf("%s makes %T, and goes to the workers of kind %d, expected %d", s, r, got, want)
 		}
 	}
 	if r := newWork(verbNone, subjects.Subject{}, &nats.Msg{}); r.Read(nil) == nil {

@@ -130,7 +130,7 @@ func (a *asks) pop(all []*ask) {
 // under the same leases. Adding a message never blocks the mailbox.
 type answers struct {
 	mailbox *mailbox
-	room    *room         // of its reply subject while it waits; nil: it has one of its own
+	room    *inbox        // of its reply subject while it waits; nil: it has one of its own
 	more    chan struct{} // has a value when there may be messages
 	lost    chan struct{} // has a value when the connection is a new one
 

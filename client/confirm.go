@@ -21,7 +21,7 @@ import (
 const confirmWithin = 30 * time.Second
 
 // runInSteps does the work of run for a pop for good that waits.
-func (t *taking) runInSteps(ctx context.Context) ([]*Item, error) {
+func (t *popCall) runInSteps(ctx context.Context) ([]*Item, error) {
 	look := *t
 	look.wait.most, look.request.Expires = 0, 0
 	look.answerWait = addTime(min(t.wait.left(ctx), protocol.MaxWait), t.queue.client.patience.late())
@@ -66,7 +66,7 @@ func nothingTaken(ctx context.Context, err error) error {
 
 // confirm acknowledges items, which pops them for good, and returns the items that the caller has. It returns none and
 // no error if all of them were lost to others. Items that the queue itself leases stay leased.
-func (t *taking) confirm(ctx context.Context, items []*Item) (popped []*Item, err error) {
+func (t *popCall) confirm(ctx context.Context, items []*Item) (popped []*Item, err error) {
 	if !items[0].confirms {
 		return items, nil
 	}

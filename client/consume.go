@@ -140,7 +140,7 @@ func (q *Queue) Consume(ctx context.Context, handle Handler, o ConsumeOptions) e
 	if o.Limit <= 0 {
 		c.left = math.MaxInt64
 	}
-	waits := &room{mailbox: q.client.mailbox}
+	waits := &inbox{mailbox: q.client.mailbox}
 	defer context.AfterFunc(ctx, waits.close)()
 	c.asks = newAsks(c, c.popOptions(waits))
 	var workers sync.WaitGroup
@@ -202,7 +202,7 @@ type fatalError struct{ err error }
 func (e *fatalError) Error() string { return e.err.Error() }
 
 // popOptions are the options of all pops.
-func (c *consumer) popOptions(waits *room) []PopOption {
+func (c *consumer) popOptions(waits *inbox) []PopOption {
 	options := []PopOption{Lease(c.options.Lease), func(r *popRequest) { r.room = waits }}
 	if !c.options.StopWhenEmpty {
 		options = append(options, Wait(consumeWait))

@@ -201,9 +201,9 @@ func (b *mailbox) awaitEnds(ctx context.Context) {
 	_ = b.nc.FlushWithContext(ctx) // if it fails, there is no connection on which something could be given back
 }
 
-// room has the reply subjects of the waits of a Consume under one subscription, which lasts as long as the Consume.
+// inbox has the reply subjects of the waits of a Consume under one subscription, which lasts as long as the Consume.
 // So the bridge sees one client that is there or not, whatever its workers do.
-type room struct {
+type inbox struct {
 	mailbox *mailbox
 
 	mu  sync.Mutex
@@ -215,7 +215,7 @@ type room struct {
 }
 
 // wait is like the mailbox's. On a new connection the room has another subject.
-func (r *room) wait(a addressee) (reply string, end func(answered bool), err error) {
+func (r *inbox) wait(a addressee) (reply string, end func(answered bool), err error) {
 	b := r.mailbox
 	if b.shallow.Load() {
 		return b.wait(a)
@@ -240,7 +240,7 @@ func (r *room) wait(a addressee) (reply string, end func(answered bool), err err
 }
 
 // leave ends the subscription.
-func (r *room) leave() {
+func (r *inbox) leave() {
 	if r.sub != nil {
 		r.mailbox.endWait(r.sub, false)
 		r.sub = nil
@@ -248,7 +248,7 @@ func (r *room) leave() {
 }
 
 // close ends all waits, so no item is taken for them.
-func (r *room) close() {
+func (r *inbox) close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.end = true

@@ -36,8 +36,8 @@ type PopOption func(*popRequest)
 // popRequest is the request that the options fill in.
 type popRequest struct {
 	protocol.PopRequest
-	ownID bool  // it has an id, which is the client's own
-	room  *room // of its reply subject while it waits; nil: it has one of its own
+	ownID bool   // it has an id, which is the client's own
+	room  *inbox // of its reply subject while it waits; nil: it has one of its own
 }
 
 // Wait makes a pop of an empty queue wait for an item, up to d and no longer than the context. Without it, the pop
@@ -125,7 +125,7 @@ func (q *Queue) take(ctx context.Context, op string, end End, batch int, opts []
 	if err != nil {
 		return nil, err
 	}
-	t := taking{
+	t := popCall{
 		queue: q, op: op, subject: subject, request: request, wait: q.client.patience.begin(request.Expires),
 		repeatable: op == "peek" || request.MsgID != "",
 	}
@@ -145,8 +145,8 @@ func (q *Queue) pop(end End, op string) (string, error) {
 	return q.subject(subjects.Subject{Verb: verbs[op][end]})
 }
 
-// taking is a pop or a peek under way.
-type taking struct {
+// popCall is a pop or a peek under way.
+type popCall struct {
 	queue      *Queue
 	op         string
 	subject    string
@@ -163,7 +163,7 @@ type taking struct {
 }
 
 // run repeats the request until it gets items, or the time is up.
-func (t *taking) run(ctx context.Context) ([]*Item, error) {
+func (t *popCall) run(ctx context.Context) ([]*Item, error) {
 	var refusal *Error
 	var retry, waits retry
 	t.answers = newAnswers(t.queue.client.mailbox)
@@ -221,7 +221,7 @@ func (t *taking) run(ctx context.Context) ([]*Item, error) {
 
 // doubt is the error of a pop that ends while an attempt without an answer may still be
 // under way.
-func (t *taking) doubt(err error) error {
+func (t *popCall) doubt(err error) error {
 	if t.op == "peek" {
 		return err
 	}
@@ -229,7 +229,7 @@ func (t *taking) doubt(err error) error {
 }
 
 // goesOn reports whether the pop asks again after the answer that nothing has arrived.
-func (t *taking) goesOn(ctx context.Context) bool {
+func (t *popCall) goesOn(ctx context.Context) bool {
 	if !t.wait.goesOn(ctx) {
 		return false
 	}
@@ -243,7 +243,7 @@ func (t *taking) goesOn(ctx context.Context) bool {
 // answers may be lost with the connection and the pop can be repeated; or the pop waits for a lease, and the bridge
 // may have noticed that nobody listened. Items also come as answers to earlier attempts; all else in such answers
 // is out of date. So a full batch does not wait for an end mark, which may belong to an earlier attempt.
-func (t *taking) attempt(ctx context.Context, wait time.Duration) ([]*Item, error) {
+func (t *popCall) attempt(ctx context.Context, wait time.Duration) ([]*Item, error) {
 	request := t.request
 	if t.bundled = request.Batch > 0 && !t.single; t.bundled {
 		request.Batch, request.Bundle = 0, request.Batch

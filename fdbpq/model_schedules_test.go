@@ -335,7 +335,7 @@ func (s *modelSchedule) push(name string, at int64) pushItem {
 
 // dueSchedule is a schedule that is to be looked at.
 type dueSchedule struct {
-	lane        uint32
+	shard       uint32
 	due         int64
 	queue, name string
 }
@@ -343,11 +343,11 @@ type dueSchedule struct {
 // looked are all schedules with a due time, in the order in which a firing comes to them.
 func (m *model) looked() (all []dueSchedule) {
 	for queue, q := range m.queues {
-		lane := fnv.New32a()
-		lane.Write([]byte(queue))
+		shard := fnv.New32a()
+		shard.Write([]byte(queue))
 		for name, s := range q.schedules {
 			if at := s.looked(); at != 0 {
-				all = append(all, dueSchedule{lane.Sum32() % 16, at, queue, name})
+				all = append(all, dueSchedule{shard.Sum32() % 16, at, queue, name})
 			}
 		}
 	}
@@ -355,7 +355,7 @@ func (m *model) looked() (all []dueSchedule) {
 		all = slices.DeleteFunc(all, func(d dueSchedule) bool { return !slices.Contains(m.firing.sees, d) })
 	}
 	slices.SortFunc(all, func(a, b dueSchedule) int {
-		return cmp.Or(cmp.Compare(a.lane, b.lane), cmp.Compare(a.due, b.due), cmp.Compare(a.queue, b.queue), cmp.Compare(a.name, b.name))
+		return cmp.Or(cmp.Compare(a.shard, b.shard), cmp.Compare(a.due, b.due), cmp.Compare(a.queue, b.queue), cmp.Compare(a.name, b.name))
 	})
 	return all
 }

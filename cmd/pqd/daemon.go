@@ -69,7 +69,7 @@ func (d *daemon) serve(ctx context.Context) (err error) {
 
 	reloads, forgetHangups := hangups()
 	defer forgetHangups()
-	var started process.Parts
+	var started process.Running
 	defer func() { err = errors.Join(err, started.Stop()) }()
 	r, err := d.startAll(ctx, login, &started)
 	if err != nil {
@@ -87,7 +87,7 @@ type running struct {
 }
 
 // startAll starts all parts.
-func (d *daemon) startAll(ctx context.Context, login []nats.Option, started *process.Parts) (r running, err error) {
+func (d *daemon) startAll(ctx context.Context, login []nats.Option, started *process.Running) (r running, err error) {
 	tracer, stopTracing, err := startTracing(ctx, d.log)
 	if err != nil {
 		return r, err
@@ -221,7 +221,7 @@ func (d *daemon) drain(ctx context.Context, s service) (err error) {
 }
 
 // startStore opens the store, and the queues in it: an embedded store, or one on FoundationDB.
-func (d *daemon) startStore(ctx context.Context, started *process.Parts) error {
+func (d *daemon) startStore(ctx context.Context, started *process.Running) error {
 	db, numbers, err := store.Open(ctx, d.settings, d.log)
 	if err != nil {
 		return err
@@ -252,7 +252,7 @@ func (d *daemon) startStore(ctx context.Context, started *process.Parts) error {
 }
 
 // connectNATS makes the connection of the bridge.
-func (d *daemon) connectNATS(ctx context.Context, login []nats.Option, started *process.Parts) (*link.Link, error) {
+func (d *daemon) connectNATS(ctx context.Context, login []nats.Option, started *process.Running) (*link.Link, error) {
 	options := slices.Concat(bridge.ConnectOptions(d.log), login, d.broker.InProcess(), []nats.Option{
 		nats.Name("pqd"),
 		nats.RetryOnFailedConnect(false), // link.Connect does that, and knows which errors pass
@@ -268,7 +268,7 @@ func (d *daemon) connectNATS(ctx context.Context, login []nats.Option, started *
 }
 
 // connectLog makes the connection to the log of a store that several pqd keep.
-func (d *daemon) connectLog(ctx context.Context, login []nats.Option, started *process.Parts) (*node.Log, error) {
+func (d *daemon) connectLog(ctx context.Context, login []nats.Option, started *process.Running) (*node.Log, error) {
 	log, err := node.ConnectLog(ctx, d.settings, d.log, d.broker, login)
 	if err != nil {
 		return nil, err
@@ -292,7 +292,7 @@ type service struct {
 }
 
 // startService starts to answer requests.
-func (d *daemon) startService(ctx context.Context, l *link.Link, log *node.Log, tracer trace.Tracer, started *process.Parts) (service, error) {
+func (d *daemon) startService(ctx context.Context, l *link.Link, log *node.Log, tracer trace.Tracer, started *process.Running) (service, error) {
 	ready := make(chan struct{})
 	s := service{ready: ready}
 	if d.settings.Shared() {

@@ -36,8 +36,8 @@ const (
 const (
 	stepServer = iota // the server and back: pqd has no part
 	stepBridge        // pqd reads the message, and refuses it
-	stepRead          // a lane reads the store
-	stepCommit        // a lane commits
+	stepRead          // a worker reads the store
+	stepCommit        // a worker commits
 	steps
 )
 

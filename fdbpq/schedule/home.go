@@ -156,20 +156,20 @@ func parseCounts(value []byte) (n counts, err error) {
 	return n, nil
 }
 
-// lanes is how many parts the index has.
-const lanes = 16
+// shards is how many parts the index has.
+const shards = 16
 
 func dueRow(due int64, h home, name string) []byte {
-	key := tuple.AppendInt(lanePrefix(laneOf(h.Queue)), due)
+	key := tuple.AppendInt(shardPrefix(shardOf(h.Queue)), due)
 	return tuple.AppendString(layout.AppendHome(key, h.Queue, h.Born), name)
 }
 
-func lanePrefix(lane int64) []byte { return tuple.AppendInt(layout.Row(layout.SpaceDue), lane) }
+func shardPrefix(shard int64) []byte { return tuple.AppendInt(layout.Row(layout.SpaceDue), shard) }
 
-func laneOf(queue string) int64 {
+func shardOf(queue string) int64 {
 	hash := fnv.New32a()
 	hash.Write([]byte(queue))
-	return int64(hash.Sum32() % lanes)
+	return int64(hash.Sum32() % shards)
 }
 
 // dueEntry is a parsed index row.
@@ -188,14 +188,14 @@ func (e dueEntry) at(due int64) dueEntry {
 
 // behindQueue is the key behind all rows of the queue at that time.
 func (e dueEntry) behindQueue() []byte {
-	key := tuple.AppendInt(lanePrefix(laneOf(e.home.Queue)), e.due)
+	key := tuple.AppendInt(shardPrefix(shardOf(e.home.Queue)), e.due)
 	_, end := tuple.Range(layout.AppendHome(key, e.home.Queue, e.home.Born))
 	return end
 }
 
 func parseDue(key []byte) (e dueEntry, err error) {
 	r := tuple.Read(key[len(layout.Row(layout.SpaceDue)):])
-	r.Int() // the lane
+	r.Int() // the shard
 	e = dueEntry{key: key, due: r.Int(), home: newHome(r.Text(), r.Int()), name: r.Text()}
 	if r.Err() != nil {
 		return e, fmt.Errorf("damaged index of schedules: %w", r.Err())

@@ -22,24 +22,24 @@ type late struct {
 	turns  *rota.Rota[dueEntry]
 	owner  func(queue string) string // nil: all queues have one owner
 
-	ahead, again [lanes][]byte // where to read on; nil: nothing was read
-	lane         int           // the one that is read again
-	partly       bool          // there may be due rows that were not read
+	ahead, again [shards][]byte // where to read on; nil: nothing was read
+	shard        int            // the one that is read again
+	partly       bool           // there may be due rows that were not read
 }
 
 // lateBounds are how many rows wait, and are read.
 type lateBounds struct {
 	ofQueue, inAll int
-	read           int // by one transaction, and a page of each lane in any case
+	read           int // by one transaction, and a page of each shard in any case
 	page           int // at a time, and again
 }
 
-const lateFirst = 17 // rows of each lane that are read at first: of few schedules these are all
+const lateFirst = 17 // rows of each shard that are read at first: of few schedules these are all
 
 // forget has all rows be read anew.
 func (l *late) forget() {
 	l.turns = rota.New[dueEntry](l.bounds.ofQueue, l.bounds.inAll)
-	l.ahead, l.again, l.partly = [lanes][]byte{}, [lanes][]byte{}, false
+	l.ahead, l.again, l.partly = [shards][]byte{}, [shards][]byte{}, false
 }
 
 // more reports whether there may be something to do at once.
@@ -61,17 +61,17 @@ func (l *late) look(tx kv.Tx, now int64, damaged *damage.Rows) (earliest int64, 
 	}
 	anew := l.ahead[0] == nil
 	if anew {
-		for lane := range l.ahead {
-			begin, end := tuple.Range(lanePrefix(int64(lane)))
-			l.ahead[lane], l.again[lane] = begin, begin
+		for shard := range l.ahead {
+			begin, end := tuple.Range(shardPrefix(int64(shard)))
+			l.ahead[shard], l.again[shard] = begin, begin
 			tx.PrefetchRange(begin, end, kv.RangeOptions{Limit: lateFirst})
 		}
 	}
 	walk := lateWalk{late: l, r: tx.Snapshot(), now: now, damaged: damaged, left: l.bounds.read, earliest: math.MaxInt64}
-	for lane := range l.ahead {
-		_, end := tuple.Range(lanePrefix(int64(lane)))
+	for shard := range l.ahead {
+		_, end := tuple.Range(shardPrefix(int64(shard)))
 		walk.left = max(walk.left, l.bounds.page) // whatever others have
-		if l.ahead[lane], err = walk.rows(l.ahead[lane], end, lateFirst); err != nil {
+		if l.ahead[shard], err = walk.rows(l.ahead[shard], end, lateFirst); err != nil {
 			return 0, err
 		}
 	}
@@ -83,15 +83,15 @@ func (l *late) look(tx kv.Tx, now int64, damaged *damage.Rows) (earliest int64, 
 	return walk.earliest, err
 }
 
-// lookAgain reads some rows again, lane after lane.
+// lookAgain reads some rows again, shard after shard.
 func (l *late) lookAgain(walk *lateWalk) (err error) {
 	for range l.again {
-		begin, _ := tuple.Range(lanePrefix(int64(l.lane)))
-		if l.again[l.lane], err = walk.rows(l.again[l.lane], l.ahead[l.lane], l.bounds.page); err != nil || walk.left <= 0 {
+		begin, _ := tuple.Range(shardPrefix(int64(l.shard)))
+		if l.again[l.shard], err = walk.rows(l.again[l.shard], l.ahead[l.shard], l.bounds.page); err != nil || walk.left <= 0 {
 			return err
 		}
-		l.again[l.lane] = begin
-		l.lane = (l.lane + 1) % lanes
+		l.again[l.shard] = begin
+		l.shard = (l.shard + 1) % shards
 	}
 	return nil
 }

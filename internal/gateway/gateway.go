@@ -38,7 +38,7 @@ type Gateway struct {
 	wire    atomic.Pointer[wire] // nil until there is a connection
 	answers time.Duration        // answerLimit, except in tests
 	pending pending
-	room    room
+	room    admission
 	outbox  *outbox
 	running context.Context // ends with Stop
 	stop    context.CancelFunc
@@ -53,7 +53,7 @@ func New(o Options) (*Gateway, error) {
 	if o.Tenants {
 		grammar = grammar.WithTenants()
 	}
-	g := &Gateway{routes: newRoutes(), changes: o.Changes, log: o.Logger, room: newRoom(), outbox: newOutbox(maxUnread), answers: answerLimit}
+	g := &Gateway{routes: newRoutes(), changes: o.Changes, log: o.Logger, room: newAdmission(), outbox: newOutbox(maxUnread), answers: answerLimit}
 	if g.log == nil {
 		g.log = slog.New(slog.DiscardHandler)
 	}

@@ -89,7 +89,7 @@ func (in *input) take(which int) (*answer, *refusal) {
 	if why != nil {
 		return nil, why
 	}
-	taken := &taking{call: c, queue: in.values["queue"], repeatable: in.query.Has("msg_id")}
+	taken := &popCall{call: c, queue: in.values["queue"], repeatable: in.query.Has("msg_id")}
 	if why := taken.collect(in, batch); why != nil {
 		taken.giveBack()
 		return nil, why
@@ -106,8 +106,8 @@ func (in *input) take(which int) (*answer, *refusal) {
 // maxBatch is how many items a batch has at most.
 const maxBatch = 1000
 
-// taking are the items of a pop or a peek under way.
-type taking struct {
+// popCall are the items of a pop or a peek under way.
+type popCall struct {
 	*call
 	queue      string
 	messages   []*nats.Msg
@@ -116,7 +116,7 @@ type taking struct {
 
 // collect waits for the items. If the end of a batch does not arrive, the answer has the items that did: they may
 // be leased. Items that arrive later go back to the queue.
-func (t *taking) collect(in *input, batch bool) *refusal {
+func (t *popCall) collect(in *input, batch bool) *refusal {
 	for {
 		m, why := t.next(in.ctx)
 		if why != nil {
@@ -140,7 +140,7 @@ func (t *taking) collect(in *input, batch bool) *refusal {
 	}
 }
 
-func (t *taking) answer(batch bool) (*answer, *refusal) {
+func (t *popCall) answer(batch bool) (*answer, *refusal) {
 	items := []*item{}
 	for _, m := range t.messages {
 		if m.Header.Get(protocol.HeaderID) == "" {
@@ -162,13 +162,13 @@ func (t *taking) answer(batch bool) (*answer, *refusal) {
 }
 
 // giveBack gives the leased items back to the queue: the client did not get them.
-func (t *taking) giveBack() {
+func (t *popCall) giveBack() {
 	for _, m := range t.messages {
 		t.giveBackOne(m)
 	}
 }
 
-func (t *taking) giveBackOne(m *nats.Msg) {
+func (t *popCall) giveBackOne(m *nats.Msg) {
 	if ack := m.Header.Get(protocol.HeaderAck); ack != "" && !t.repeatable {
 		_ = t.nc.Publish(ack, []byte(protocol.SettleBack)) // or the lease runs out
 	}

@@ -16,24 +16,24 @@ func (h held) Work([]int) { <-h.end }
 func TestLinesAreForgotten(t *testing.T) {
 	t.Parallel()
 	end := make(chan struct{})
-	lanes := New(Options[int]{
+	pool := New(Options[int]{
 		Limits:   Limits{Requests: 10, Bytes: 10},
 		Patience: Patience{First: time.Hour, Then: time.Hour},
-		Worker:   func(*Lane[int]) Worker[int] { return held{end} },
+		Worker:   func(*Slot[int]) Worker[int] { return held{end} },
 		Size:     func(int) int { return 1 },
 		Waited:   func(int) time.Duration { return 0 },
 	})
 	const keys = 3 * maxIdle
 	for i := range keys {
-		lanes.Submit(fmt.Sprint("key-", i), i)
+		pool.Submit(fmt.Sprint("key-", i), i)
 	}
-	if n := len(lanes.active); n != keys {
+	if n := len(pool.active); n != keys {
 		t.Errorf("%d keys have work, expected %d", n, keys)
 	}
 	close(end)
-	lanes.Stop()
-	lanes.Wait()
-	if len(lanes.active) > 0 || len(lanes.lines) > maxIdle {
-		t.Errorf("%d keys have work, and %d lines are kept; expected none, and %d at most", len(lanes.active), len(lanes.lines), maxIdle)
+	pool.Stop()
+	pool.Wait()
+	if len(pool.active) > 0 || len(pool.lines) > maxIdle {
+		t.Errorf("%d keys have work, and %d lines are kept; expected none, and %d at most", len(pool.active), len(pool.lines), maxIdle)
 	}
 }

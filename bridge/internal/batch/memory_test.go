@@ -19,14 +19,14 @@ func (r *reader) Begin(string) {}
 
 func (r *reader) Work([]*letter) { <-r.read }
 
-// Lanes keep their buffers, but nothing of the requests that were served.
+// Slots keep their buffers, but nothing of the requests that were served.
 func TestServedRequestsAreFreed(t *testing.T) {
 	t.Parallel()
 	r := &reader{make(chan struct{})}
-	lanes := batch.New(batch.Options[*letter]{
+	pool := batch.New(batch.Options[*letter]{
 		Limits:   batch.Limits{Requests: 3, Bytes: 1 << 20},
 		Patience: batch.Patience{First: time.Hour, Then: time.Hour},
-		Worker:   func(*batch.Lane[*letter]) batch.Worker[*letter] { return r },
+		Worker:   func(*batch.Slot[*letter]) batch.Worker[*letter] { return r },
 		Size:     func(l *letter) int { return len(l.text) },
 		Waited:   func(*letter) time.Duration { return 0 },
 		Stuck:    func([]*letter) {},
@@ -35,10 +35,10 @@ func TestServedRequestsAreFreed(t *testing.T) {
 	for range 8 { // more than one batch may have, so that some stay in the line
 		l := new(letter)
 		served = append(served, weak.Make(l))
-		lanes.Submit("a", l)
+		pool.Submit("a", l)
 	}
 	close(r.read)
-	for lanes.Idle() < 1 {
+	for pool.Idle() < 1 {
 		runtime.Gosched()
 	}
 	runtime.GC()
@@ -47,7 +47,7 @@ func TestServedRequestsAreFreed(t *testing.T) {
 			t.Errorf("request %d is kept", i)
 		}
 	}
-	runtime.KeepAlive(lanes)
-	lanes.Stop()
-	lanes.Wait()
+	runtime.KeepAlive(pool)
+	pool.Stop()
+	pool.Wait()
 }

@@ -4,7 +4,7 @@
 // nothing that a client sends is ignored, or makes a value out of bounds. A token is accepted only as the store's
 // bridges made it. The fuzz targets hold it to that.
 //
-// The package knows neither queues nor lanes, and waits for nothing.
+// The package knows neither queues nor turns, and waits for nothing.
 package codec
 
 import (

@@ -53,7 +53,7 @@ func Make(r Change, at *ChangeTx) ([]fdbpq.Event, error) {
 
 // Pays reports whether the tenant of the queue can pay for a change, and otherwise sets the failure of the change. cost is what
 // the rows of this transaction have cost so far. Settlements always pass: their rows are few.
-func Pays(l *Lane, r Change, tenant *tenants.Tenant, cost int) bool {
+func Pays(l *Desk, r Change, tenant *tenants.Tenant, cost int) bool {
 	r.Head().RowsCost = 0
 	if r.Head().Verb.Settles {
 		return true
@@ -67,7 +67,7 @@ func Pays(l *Lane, r Change, tenant *tenants.Tenant, cost int) bool {
 
 // ReserveServes reports whether the store serves a change now, and otherwise sets the failure of the change: the last part of
 // its room is for what makes room.
-func ReserveServes(l *Lane, r Change) bool {
+func ReserveServes(l *Desk, r Change) bool {
 	why := l.Reserve()
 	if why == nil {
 		return true
@@ -96,33 +96,33 @@ func AnswerChange(re *request.Responder, r Change) {
 type ChangeTx struct {
 	Tx        kv.Tx
 	Queue     fdbpq.Queue
-	Room      func(items, bytes int) error // why the transaction may not add new items of some bytes
+	Admit     func(items, bytes int) error // why the transaction may not add new items of some bytes
 	Schedules *schedule.Schedules
 	Runners   *feeds.Runners
 }
 
-// NewChangeTx returns a run of a transaction of the lane, whose rows count if the queue has a tenant. What an earlier run has taken of
+// NewChangeTx returns a run of a transaction, whose rows count if the queue has a tenant. What an earlier run has taken of
 // the tenant's room is given back.
-func NewChangeTx(l *Lane, tx kv.Tx, queue fdbpq.Queue, to *tenants.Admission) *ChangeTx {
+func NewChangeTx(l *Desk, tx kv.Tx, queue fdbpq.Queue, to *tenants.Admission) *ChangeTx {
 	to.Undo()
 	return &ChangeTx{
 		Tx: l.Metered(tx), Queue: queue, Schedules: l.Schedules, Runners: l.Runners,
-		Room: func(items, bytes int) error { return l.Room(to, items, bytes) },
+		Admit: func(items, bytes int) error { return l.Admit(to, items, bytes) },
 	}
 }
 
 // Changes are the part of a queue's changes in a turn.
 type Changes struct {
 	turns.Simple[Work, kv.Tx]
-	*Lane
+	*Desk
 
 	// The present transaction.
-	requests []Work
-	leases   []fdbpq.Lease
-	queue    fdbpq.Queue
-	room     *tenants.Admission
-	tenant   *tenants.Tenant
-	happened []fdbpq.Event // in its last run
+	requests  []Work
+	leases    []fdbpq.Lease
+	queue     fdbpq.Queue
+	admission *tenants.Admission
+	tenant    *tenants.Tenant
+	happened  []fdbpq.Event // in its last run
 }
 
 // Open turns to the changes of a queue.
@@ -134,12 +134,12 @@ func (l *Changes) Open(s turns.Start, requests []Work) {
 // Plan prepares a transaction of changes. A requeue adds an item in the place of another one.
 func (l *Changes) Plan(requests []Work) (int, error) {
 	l.requests, l.leases, l.tenant = requests, leasesOf(l.leases[:0], requests), l.Tenant()
-	l.queue, l.room, _ = l.Receiving(0, 0)
+	l.queue, l.admission, _ = l.Receiving(0, 0)
 	keeps := 0
 	for _, w := range requests {
 		keeps += w.(Change).Keeps()
 	}
-	l.room.ToKeep(keeps)
+	l.admission.ToKeep(keeps)
 	return 0, nil
 }
 
@@ -147,22 +147,22 @@ func (l *Changes) Plan(requests []Work) (int, error) {
 func (l *Changes) Ahead(tx kv.Tx) { l.Queue.PrefetchLeases(tx, l.leases...) }
 
 // Do makes the changes.
-func (l *Changes) Do(tx kv.Tx, _ *turns.Room) (at int, err error) {
+func (l *Changes) Do(tx kv.Tx, _ *turns.Limits) (at int, err error) {
 	l.Ahead(tx)
 	for _, w := range l.requests {
 		w.Head().RowsCost = 0 // this run may end before it
 	}
 	l.happened = l.happened[:0]
-	c, cost := NewChangeTx(l.Lane, tx, l.queue, l.room), 0
+	c, cost := NewChangeTx(l.Desk, tx, l.queue, l.admission), 0
 	err = l.Store.In(c.Tx, func(w *fdbpq.Work) error {
 		c.Queue = l.queue.Within(w)
-		w.Keeping(l.room.Keeping())
+		w.Keeping(l.admission.Keeping())
 		if err := c.Queue.PrefetchKeys(c.Tx, l.leases...); err != nil {
 			return err
 		}
 		for at = range l.requests {
 			r := l.requests[at].(Change)
-			if !Pays(l.Lane, r, l.tenant, cost) || !ReserveServes(l.Lane, r) {
+			if !Pays(l.Desk, r, l.tenant, cost) || !ReserveServes(l.Desk, r) {
 				continue
 			}
 			rows, keys := l.Meter.Rows(), w.Found()[l.Queue.Name()]
@@ -186,14 +186,14 @@ func (l *Changes) Ran() (kind, n int) { return int(request.KindChange), len(l.re
 // Close ends the transaction.
 func (l *Changes) Close(result error) {
 	l.Meter.End()
-	EndRoom(l.room, result)
+	EndAdmission(l.admission, result)
 	clear(l.leases)
-	l.requests, l.queue, l.room, l.tenant = nil, fdbpq.Queue{}, nil, nil
+	l.requests, l.queue, l.admission, l.tenant = nil, fdbpq.Queue{}, nil, nil
 }
 
 // Answer answers changes.
 func (l *Changes) Answer(requests []Work, err error) (served int, more bool) {
-	WeighEach(l.Lane, requests)
+	WeighEach(l.Desk, requests)
 	if err != nil {
 		request.RefuseAll(l.Responder, requests, err)
 		return len(requests), false

@@ -40,7 +40,7 @@ func TestChangesForgetTheRunBefore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &Changes{Lane: &Lane{Store: store, Reserve: func() error { return nil }}}
+	l := &Changes{Desk: &Desk{Store: store, Reserve: func() error { return nil }}}
 	l.Begin("jobs")
 	fails := errors.New("the transaction fails")
 	made, failing, behind := new(changing), &changing{err: fails}, new(changing)

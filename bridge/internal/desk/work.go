@@ -74,12 +74,12 @@ func AnswerNoSchedule(r *request.Request, err error) error {
 // rowBytes estimates the bytes of the rows of an item beside its content.
 const rowBytes = 512
 
-// Room says why a transaction may not add new items of some bytes, or returns nil. The room that the tenant gives is kept until
+// Admit says why a transaction may not add new items of some bytes, or returns nil. The room that the tenant gives is kept until
 // its admission ends.
-type Room func(to *tenants.Admission, items, bytes int) error
+type Admit func(to *tenants.Admission, items, bytes int) error
 
-// NewRoom returns a Room that asks first the store, then the tenant.
-func NewRoom(store func(bytes int) error) Room {
+// NewAdmit returns an Admit that asks first the store, then the tenant.
+func NewAdmit(store func(bytes int) error) Admit {
 	return func(to *tenants.Admission, items, bytes int) error {
 		if err := store(bytes + items*rowBytes); err != nil {
 			return StoreFull(err)
@@ -91,9 +91,9 @@ func NewRoom(store func(bytes int) error) Room {
 	}
 }
 
-// EndRoom ends the admission of a transaction with a result. What the transaction would have added counts on only if it may have
+// EndAdmission ends the admission of a transaction with a result. What the transaction would have added counts on only if it may have
 // happened: the transaction may run again, and no tenant notices why.
-func EndRoom(to *tenants.Admission, result error) {
+func EndAdmission(to *tenants.Admission, result error) {
 	if result != nil && !failure.IsOutage(result) {
 		to.Undo()
 	}

@@ -33,7 +33,7 @@ func TestRoomOfATransactionThatEnded(t *testing.T) {
 		if f := to.Admit(1, 1); f != nil {
 			t.Fatalf("%s: the first item is refused: %v", name, f)
 		}
-		EndRoom(to, tc.result)
+		EndAdmission(to, tc.result)
 		if f := one.Open().Admit(1, 1); (f == nil) != tc.back {
 			t.Errorf("%s: another item is refused for %v", name, f)
 		}

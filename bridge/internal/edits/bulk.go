@@ -16,7 +16,7 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// Bulk is one page of a bulk operation, which changes the items of a queue that match a filter. It has a lane
+// Bulk is one page of a bulk operation, which changes the items of a queue that match a filter. It has a pool
 // of its own, and transactions that it shares with nobody: others do not wait for it.
 type Bulk struct {
 	change
@@ -62,26 +62,26 @@ func (b *Bulk) changed() int {
 	return b.done.Done
 }
 
-// BulkLanes are the lanes of bulk operations.
-type BulkLanes struct {
-	*batch.Lanes[*Bulk]
+// BulkPool runs bulk operations.
+type BulkPool struct {
+	*batch.Pool[*Bulk]
 	responder *request.Responder
 	queues    bulkQueues
 }
 
-// NewBulkLanes returns the lanes of bulk operations. Each of them works on a copy of base.
-func NewBulkLanes(base desk.Lane) *BulkLanes {
-	ls := &BulkLanes{responder: base.Responder, queues: bulkQueues{all: make(map[string]bool)}}
-	ls.Lanes = desk.NewLanes(base, func(l *desk.Lane) batch.Worker[*Bulk] { return &bulkWorker{Lane: l, queues: &ls.queues} })
-	return ls
+// NewBulkPool returns the pool of bulk operations. Each worker of it works on a copy of base.
+func NewBulkPool(base desk.Desk) *BulkPool {
+	p := &BulkPool{responder: base.Responder, queues: bulkQueues{all: make(map[string]bool)}}
+	p.Pool = desk.NewPool(base, func(l *desk.Desk) batch.Worker[*Bulk] { return &bulkWorker{Desk: l, queues: &p.queues} })
+	return p
 }
 
-// Enter hands a page of a bulk operation to its lane, or refuses it.
-func (ls *BulkLanes) Enter(queue string, b *Bulk) {
-	if ls.queues.enter(queue) {
-		ls.Submit(queue, b)
+// Enter hands a page of a bulk operation to the pool, or refuses it.
+func (p *BulkPool) Enter(queue string, b *Bulk) {
+	if p.queues.enter(queue) {
+		p.Submit(queue, b)
 	} else {
-		ls.responder.Refuse(&b.Request, errBulkBusy)
+		p.responder.Refuse(&b.Request, errBulkBusy)
 	}
 }
 
@@ -128,9 +128,9 @@ func (q *bulkQueues) leave(queue string) {
 	delete(q.all, queue)
 }
 
-// bulkWorker is the worker of a lane of bulk operations: one page at a time.
+// bulkWorker is the worker of bulk operations: one page at a time.
 type bulkWorker struct {
-	*desk.Lane
+	*desk.Desk
 	queues *bulkQueues
 }
 
@@ -146,7 +146,7 @@ const maxRest = time.Second
 func (l *bulkWorker) Try(requests []*Bulk) (int, error) {
 	started := time.Now()
 	b := requests[0]
-	if !desk.Pays(l.Lane, b, l.Tenant(), 0) || !desk.ReserveServes(l.Lane, b) {
+	if !desk.Pays(l.Desk, b, l.Tenant(), 0) || !desk.ReserveServes(l.Desk, b) {
 		return 1, nil
 	}
 	receiving, to, _ := l.Receiving(0, 0) // a requeue adds an item in the place of another one
@@ -155,10 +155,10 @@ func (l *bulkWorker) Try(requests []*Bulk) (int, error) {
 		if runs++; runs > 1 {
 			b.page.Limit = (b.page.Limit + 1) / 2
 		}
-		_, err := desk.Make(b, desk.NewChangeTx(l.Lane, tx, receiving, to))
+		_, err := desk.Make(b, desk.NewChangeTx(l.Desk, tx, receiving, to))
 		return err
 	})
-	desk.EndRoom(to, err)
+	desk.EndAdmission(to, err)
 	b.RowsCost = tenants.CostOfRows(l.Meter.End(), max(1, b.changed()))
 	if err == nil {
 		l.Stats.Ran(request.KindChange, 1, time.Since(started))
@@ -172,7 +172,7 @@ func (l *bulkWorker) Try(requests []*Bulk) (int, error) {
 // Answer answers a page.
 func (l *bulkWorker) Answer(requests []*Bulk, err error) {
 	l.queues.leave(l.Queue.Name())
-	desk.WeighEach(l.Lane, requests)
+	desk.WeighEach(l.Desk, requests)
 	if err != nil {
 		request.RefuseAll(l.Responder, requests, err)
 		return

@@ -26,7 +26,7 @@ func (d *definition) changedBy(body []byte) (done bool, details []any) {
 
 // fits reports whether a transaction has room for this many bytes, and otherwise refuses the request.
 func (d *definition) fits(at *desk.ChangeTx, bytes int) bool {
-	if err := at.Room(0, bytes); err != nil {
+	if err := at.Admit(0, bytes); err != nil {
 		d.Failure = failure.Explain(err)
 	}
 	return d.Failure == nil
@@ -164,7 +164,7 @@ func (r *runSchedule) Read(*codec.Wire) (f *failure.Failure) {
 func (r *runSchedule) Apply(at *desk.ChangeTx) ([]fdbpq.Event, error) {
 	pushed, err := at.Schedules.Push(at.Tx, at.Queue, r.Subject.Schedule, r.msgID, func(bytes int) error {
 		r.size = bytes
-		return at.Room(1, bytes)
+		return at.Admit(1, bytes)
 	})
 	switch {
 	case err != nil:

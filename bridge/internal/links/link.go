@@ -110,12 +110,12 @@ func (g *giver) write(given *link.Given, now time.Duration, payload int) (fits i
 }
 
 // Answer sends a batch. If it cannot be sent, the taker asks for it again.
-func (g *giver) Answer(l *desk.Lane, r *request.Request) *failure.Failure {
+func (g *giver) Answer(l *desk.Desk, r *request.Request) *failure.Failure {
 	return l.Responder.Answer(r, &nats.Msg{Subject: r.Msg.Reply, Header: codec.LinkHeader(l.Store.ID(), &g.given), Data: g.body})
 }
 
 // Refused announces that a link gives nothing until a person has looked.
-func (g *giver) Refused(l *desk.Lane, r *request.Request, f *failure.Failure) {
+func (g *giver) Refused(l *desk.Desk, r *request.Request, f *failure.Failure) {
 	if f.Reason == protocol.ReasonGiverBehind || f.Reason == protocol.ReasonTakerBehind || f.Code == 413 {
 		l.Events.LinkStopped(r.Subject.Queue, r.Subject.Link, f)
 	}

@@ -265,7 +265,7 @@ func (a *Asker) close(questions []string) {
 	}
 }
 
-// read reads the server's answers so far, also to questions of other lanes.
+// read reads the server's answers so far, also to questions of others.
 func (a *Asker) read() {
 	for {
 		select {

@@ -19,9 +19,9 @@ type delivery struct {
 	sent     *listening.Sent   // the leases of bundles
 }
 
-// answers are the answers of a lane to pops and peeks.
+// answers are the answers of a part to pops and peeks.
 type answers struct {
-	*desk.Lane
+	*desk.Desk
 	delivery
 
 	// Buffers.
@@ -34,7 +34,7 @@ type answers struct {
 func (l *answers) answerPop(r *pop) {
 	if f := r.Failure; f != nil {
 		if r.gives != nil {
-			r.gives.Refused(l.Lane, &r.Request, f)
+			r.gives.Refused(l.Desk, &r.Request, f)
 		}
 		if r.gone {
 			l.Done(&r.Request, f)
@@ -44,7 +44,7 @@ func (l *answers) answerPop(r *pop) {
 		return
 	}
 	if r.gives != nil {
-		l.Done(&r.Request, r.gives.Answer(l.Lane, &r.Request))
+		l.Done(&r.Request, r.gives.Answer(l.Desk, &r.Request))
 		return
 	}
 	items := r.found

@@ -14,7 +14,7 @@ import (
 
 // selection returns the selection of pops that one read serves.
 func (t *transaction) selection(todo []*pop) fdbpq.Selection {
-	sel := todo[0].ask.Selection(&t.Limit, t.Lane.Queue.Name())
+	sel := todo[0].ask.Selection(&t.Limit, t.Desk.Queue.Name())
 	if len(todo) > 1 {
 		sel.Limit, sel.Holders = len(todo), holdersOf(todo)
 		sel.MaxBytes = int(max(1, int64(t.left.Bytes)-t.bytes))
@@ -48,7 +48,7 @@ func (t *transaction) popNothing(tx kv.Tx, r *pop, why *failure.Failure) (int, e
 	if err != nil {
 		return 0, err
 	}
-	taken, err := t.queue.PopNothing(tx, r.ask.Selection(&t.Limit, t.Lane.Queue.Name()), lease)
+	taken, err := t.queue.PopNothing(tx, r.ask.Selection(&t.Limit, t.Desk.Queue.Name()), lease)
 	if err != nil {
 		return 0, err
 	}
@@ -56,12 +56,12 @@ func (t *transaction) popNothing(tx kv.Tx, r *pop, why *failure.Failure) (int, e
 		r.Failure, r.final = why, true
 		return 1, nil
 	}
-	if r.ask.Bundle && t.Limit.Bundled(t.Lane.Queue.Name(), taken.Items) < len(taken.Items) {
+	if r.ask.Bundle && t.Limit.Bundled(t.Desk.Queue.Name(), taken.Items) < len(taken.Items) {
 		r.Failure = codec.ErrTooManyToRepeat
 		return 1, nil
 	}
 	for i := range taken.Items {
-		if t.Limit.Unanswerable(t.Lane.Queue.Name(), &taken.Items[i]) != nil {
+		if t.Limit.Unanswerable(t.Desk.Queue.Name(), &taken.Items[i]) != nil {
 			r.Failure = codec.ErrTooLargeToRepeat
 			return 1, nil
 		}

@@ -26,10 +26,10 @@ type Shared struct {
 }
 
 // New returns the part of pops in a turn.
-func New(l *desk.Lane, all Shared) desk.Part {
+func New(l *desk.Desk, all Shared) desk.Part {
 	return &part{
-		Shared: all, transaction: transaction{Lane: l, sight: all.Waits.sight},
-		answers: answers{Lane: l, delivery: delivery{all.GiveBack, all.Sent}},
+		Shared: all, transaction: transaction{Desk: l, sight: all.Waits.sight},
+		answers: answers{Desk: l, delivery: delivery{all.GiveBack, all.Sent}},
 	}
 }
 
@@ -42,13 +42,13 @@ type part struct {
 	answers answers
 
 	// What the line has.
-	taken   []desk.Work // settlements, then new pops
-	settles int         // how many of them are settlements
-	alone   bool        // the turn has no other line
-	unsure  bool        // more has to be asked about the clients of waiting pops
-	unowned bool        // the pops are served, although another bridge owns the queue
-	all     []desk.Work // of Todo
-	room    turns.Room  // of a transaction without other lines
+	taken   []desk.Work  // settlements, then new pops
+	settles int          // how many of them are settlements
+	alone   bool         // the turn has no other line
+	unsure  bool         // more has to be asked about the clients of waiting pops
+	unowned bool         // the pops are served, although another bridge owns the queue
+	all     []desk.Work  // of Todo
+	limits  turns.Limits // of a transaction without other lines
 }
 
 // Open turns to the pops and settlements of a queue, and asks which clients of waiting pops have gone.
@@ -91,8 +91,8 @@ func (l *part) Plan(requests []desk.Work) (int, error) {
 	if l.unsure {
 		return len(requests), errUnsure
 	}
-	l.room = turns.Room{Requests: l.Batch.Requests, Bytes: l.Batch.Bytes}
-	l.begin(&l.room)
+	l.limits = turns.Limits{Requests: l.Batch.Requests, Bytes: l.Batch.Bytes}
+	l.begin(&l.limits)
 	l.settling, l.todo, l.waited = l.settling[:0], l.todo[:0], 0
 	keeps := 0
 	for _, w := range requests {
@@ -118,10 +118,10 @@ func (l *part) Plan(requests []desk.Work) (int, error) {
 // Ahead begins the reads of the transaction.
 func (l *part) Ahead(tx kv.Tx) {
 	if leases := l.leases(); len(leases) > 0 {
-		l.Lane.Queue.PrefetchLeases(tx, leases...)
+		l.Desk.Queue.PrefetchLeases(tx, leases...)
 	}
 	if len(l.todo) > 0 && !l.todo[0].peeks {
-		l.Lane.Queue.PrefetchPop(tx, l.selection(l.alike(l.todo)), l.todo[0].ask.Lease)
+		l.Desk.Queue.PrefetchPop(tx, l.selection(l.alike(l.todo)), l.todo[0].ask.Lease)
 	}
 }
 
@@ -137,7 +137,7 @@ func (l *part) Ran() (kind, n int) {
 func (l *part) Close(result error) {
 	l.question.drop()
 	l.Weigh(len(l.settling) + max(l.served, l.items))
-	desk.EndRoom(l.kept, result)
+	desk.EndAdmission(l.kept, result)
 	l.work, l.queue, l.kept = nil, fdbpq.Queue{}, nil
 }
 
@@ -182,7 +182,7 @@ func (l *part) Answer(requests []desk.Work, err error) (served int, more bool) {
 	}
 	l.tried = true
 	l.Events.Items(l.events)
-	l.Stats.Moved(l.Lane.Queue.Name(), request.FlowOut, l.items)
+	l.Stats.Moved(l.Desk.Queue.Name(), request.FlowOut, l.items)
 	l.noteAsks()
 	l.answerSettled()
 	for _, r := range l.todo[:l.served] {
@@ -200,10 +200,10 @@ func (l *part) Answer(requests []desk.Work, err error) (served int, more bool) {
 	}
 	if l.watch != nil {
 		l.attempt.Watched = true
-		l.Waits.line.Watch(l.Lane.Queue.Name(), l.watch)
+		l.Waits.line.Watch(l.Desk.Queue.Name(), l.watch)
 	}
 	if l.retry > 0 {
-		l.Waits.line.Retry(l.Lane.Queue.Name(), l.retry)
+		l.Waits.line.Retry(l.Desk.Queue.Name(), l.retry)
 	}
 	served, more = len(l.settling)+l.served, l.more
 	l.forget()
@@ -261,8 +261,8 @@ func (l *part) answerSettled() {
 		}
 		r.Tally(&tally)
 	}
-	l.Stats.Moved(l.Lane.Queue.Name(), request.FlowSettled, ended)
-	l.Stats.Queues.Count(l.Lane.Queue.Name(), &tally)
+	l.Stats.Moved(l.Desk.Queue.Name(), request.FlowSettled, ended)
+	l.Stats.Queues.Count(l.Desk.Queue.Name(), &tally)
 	for _, r := range l.settling {
 		desk.AnswerChange(l.Responder, r)
 	}
@@ -276,7 +276,7 @@ func (l *part) noteAsks() {
 		if r.peeks || unknown || last != nil && last.ask.Band == r.ask.Band {
 			continue
 		}
-		l.Asks.Note(l.Lane.Queue.Name(), r.ask.Band, explain.AsksLast)
+		l.Asks.Note(l.Desk.Queue.Name(), r.ask.Band, explain.AsksLast)
 		last = r
 	}
 }
@@ -290,8 +290,8 @@ func (l *part) Again() error {
 	if l.Exclusive { // it conflicted with another transaction of this bridge
 		return nil
 	}
-	l.Owners.Lost(l.Lane.Queue.Name())
-	if owner, own := l.Owners.Owner(l.Lane.Queue.Name()); owner == "" || own || l.unowned {
+	l.Owners.Lost(l.Desk.Queue.Name())
+	if owner, own := l.Owners.Owner(l.Desk.Queue.Name()); owner == "" || own || l.unowned {
 		return nil
 	}
 	return errOwned
@@ -303,7 +303,7 @@ func (l *part) passOn(requests []desk.Work) (kept []desk.Work) {
 	l.unowned = true
 	for _, w := range requests {
 		r := popOf(w)
-		if r == nil || r.place != nil || r.waited || r.peeks || r.acks != nil || !l.Owners.Pass(l.Lane.Queue.Name(), r.Msg) {
+		if r == nil || r.place != nil || r.waited || r.peeks || r.acks != nil || !l.Owners.Pass(l.Desk.Queue.Name(), r.Msg) {
 			kept = append(kept, w)
 			continue
 		}

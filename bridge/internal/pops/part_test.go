@@ -77,7 +77,7 @@ func TestResultsOfATransactionThatFailed(t *testing.T) {
 			Count:  func(string) (tenants.Usage, error) { return tenants.Usage{}, nil },
 			Now:    time.Now,
 		}).Of("t")
-		l := &part{transaction: transaction{Lane: &desk.Lane{}, kept: one.Open()}}
+		l := &part{transaction: transaction{Desk: &desk.Desk{}, kept: one.Open()}}
 		if !l.kept.Keeping()(10) {
 			t.Fatalf("%s: the first result is not kept", name)
 		}
@@ -131,7 +131,7 @@ func TestReturnOfPops(t *testing.T) {
 func TestTurnAfterItsFirstTransaction(t *testing.T) {
 	t.Parallel()
 	turn := func() *part {
-		l := New(&desk.Lane{Responder: &request.Responder{Stats: request.NewStatistics(nil, 1)}}, Shared{Waits: NewWaits(WaitsOptions{})}).(*part)
+		l := New(&desk.Desk{Responder: &request.Responder{Stats: request.NewStatistics(nil, 1)}}, Shared{Waits: NewWaits(WaitsOptions{})}).(*part)
 		l.attempt.Beyond = []fdbpq.Band{{}}
 		return l
 	}

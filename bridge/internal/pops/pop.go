@@ -96,14 +96,14 @@ func (r *pop) Expects() int { return r.ask.Limit }
 // MayWait reports whether a request, which is a pop or a peek, may wait for an item.
 func MayWait(w desk.Work) bool { return popOf(w).ask.Wait > 0 }
 
-// taking is a request that is a pop: a pop, a peek, or what serves a giver.
-type taking interface{ popped() *pop }
+// popper is a request that is a pop: a pop, a peek, or what serves a giver.
+type popper interface{ popped() *pop }
 
 func (p *pop) popped() *pop { return p }
 
 // popOf returns the pop of a request, nil if it is a settlement.
 func popOf(w desk.Work) *pop {
-	if p, is := w.(taking); is {
+	if p, is := w.(popper); is {
 		return p.popped()
 	}
 	return nil
@@ -189,11 +189,11 @@ func (p *peek) Bytes() (n int64) {
 	return n
 }
 
-func (p *peek) Answer(l *reads.Lane) {
+func (p *peek) Answer(l *reads.Desk) {
 	a := peekAnswers.Get().(*answers)
-	a.Lane = l.Lane
+	a.Desk = l.Desk
 	a.answerPop(&p.pop)
-	a.Lane = nil
+	a.Desk = nil
 	peekAnswers.Put(a)
 }
 
@@ -236,10 +236,10 @@ type Giver interface {
 	Keep()
 
 	// Answer answers with what the last run of Give has given.
-	Answer(*desk.Lane, *request.Request) *failure.Failure
+	Answer(*desk.Desk, *request.Request) *failure.Failure
 
 	// Refused is called when the request is refused instead.
-	Refused(*desk.Lane, *request.Request, *failure.Failure)
+	Refused(*desk.Desk, *request.Request, *failure.Failure)
 }
 
 // Giving is a transaction that gives items.

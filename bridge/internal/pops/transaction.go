@@ -20,7 +20,7 @@ const aloneBytes = 3 << 20
 
 // transaction is one transaction that settles leases and serves pops.
 type transaction struct {
-	*desk.Lane
+	*desk.Desk
 	sight *listening.Sight
 
 	settling []desk.Change
@@ -32,9 +32,9 @@ type transaction struct {
 	kept *tenants.Admission // of bodies of results
 
 	work     *fdbpq.Work
-	queue    fdbpq.Queue // within it
-	left     *turns.Room // what the whole turn has room for
-	question question    // about the clients of the pops that it is about to serve
+	queue    fdbpq.Queue   // within it
+	left     *turns.Limits // what the whole turn has room for
+	question question      // about the clients of the pops that it is about to serve
 	results
 }
 
@@ -55,12 +55,12 @@ type results struct {
 }
 
 // Do settles, and pops.
-func (t *transaction) Do(tx kv.Tx, left *turns.Room) (at int, err error) {
+func (t *transaction) Do(tx kv.Tx, left *turns.Limits) (at int, err error) {
 	t.question.drop()
 	t.begin(left)
 	tx = t.Metered(tx)
 	err = t.Store.In(tx, func(w *fdbpq.Work) error {
-		t.work, t.queue = w, t.Lane.Queue.Within(w)
+		t.work, t.queue = w, t.Desk.Queue.Within(w)
 		if at, err = t.settle(tx); err != nil {
 			return err
 		}
@@ -74,13 +74,13 @@ func (t *transaction) Do(tx kv.Tx, left *turns.Room) (at int, err error) {
 	if waits := !t.more && !t.attempt.Watched && t.leavesWaiting(); waits && t.freed {
 		t.more = true // a watch of this transaction does not see what it freed
 	} else if waits {
-		t.watch = t.Lane.Queue.Arrivals(tx)
+		t.watch = t.Desk.Queue.Arrivals(tx)
 	}
 	return at + t.served, nil
 }
 
 // begin forgets an earlier run.
-func (t *transaction) begin(left *turns.Room) {
+func (t *transaction) begin(left *turns.Limits) {
 	clear(t.empty)
 	t.results, t.left = results{empty: t.empty}, left
 }
@@ -95,7 +95,7 @@ func (t *transaction) settle(tx kv.Tx) (n int, err error) {
 	t.work.Keeping(t.kept.Keeping())
 	at := desk.ChangeTx{Tx: tx, Queue: t.queue}
 	for i, r := range t.settling {
-		if !desk.ReserveServes(t.Lane, r) {
+		if !desk.ReserveServes(t.Desk, r) {
 			continue
 		}
 		events, err := desk.Make(r, &at)
@@ -268,7 +268,7 @@ func (t *transaction) step(tx kv.Tx, todo []*pop) (int, error) {
 		return 1, err
 	}
 	if first.peeks {
-		taken, err := t.queue.Peek(tx.Snapshot(), first.ask.Selection(&t.Limit, t.Lane.Queue.Name()))
+		taken, err := t.queue.Peek(tx.Snapshot(), first.ask.Selection(&t.Limit, t.Desk.Queue.Name()))
 		if refusedByKeys(err) {
 			first.Failure = failure.Explain(err)
 			return 1, nil
@@ -276,7 +276,7 @@ func (t *transaction) step(tx kv.Tx, todo []*pop) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		seen(first, &t.Limit, t.Lane.Queue.Name(), &taken)
+		seen(first, &t.Limit, t.Desk.Queue.Name(), &taken)
 		if len(taken.Items) == 0 {
 			t.foundNothing(first)
 			t.tryAgainIn(taken.Retry)
@@ -314,7 +314,7 @@ func (t *transaction) pop(tx kv.Tx, todo []*pop) (int, error) {
 		return 0, nil // it removed expired items, and more are left
 	}
 	if len(items) == 0 {
-		first.Failure, first.final = failure.NothingIn(t.Lane.Queue.Name(), first.ask.Band, &taken), taken.Final
+		first.Failure, first.final = failure.NothingIn(t.Desk.Queue.Name(), first.ask.Band, &taken), taken.Final
 		switch {
 		case first.waited:
 			first.Failure = errWaited
@@ -346,7 +346,7 @@ func (t *transaction) pop(tx kv.Tx, todo []*pop) (int, error) {
 
 // noteFreed notes whether a lease that has ended kept other items of its key back: bands that were empty may have items now.
 func (t *transaction) noteFreed() error {
-	freed, err := t.work.Freed(t.Lane.Queue.Name())
+	freed, err := t.work.Freed(t.Desk.Queue.Name())
 	if freed {
 		clear(t.empty)
 		t.freed = true

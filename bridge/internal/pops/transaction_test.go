@@ -42,7 +42,7 @@ func TestPopsTakeRoom(t *testing.T) {
 		_, err := store.Queue("jobs").Push(tx, slices.Repeat([]fdbpq.NewItem{{Payload: []byte("a job")}}, 5)...)
 		return err
 	})
-	at := transaction{Lane: &desk.Lane{Wire: w, Store: store, Reserve: func() error { return nil }}}
+	at := transaction{Desk: &desk.Desk{Wire: w, Store: store, Reserve: func() error { return nil }}}
 	at.Begin("jobs")
 	for range 3 {
 		r := new(pop)
@@ -57,9 +57,9 @@ func TestPopsTakeRoom(t *testing.T) {
 		served int
 		more   bool
 	}{{10, 3, false}, {2, 2, true}} {
-		left := turns.Room{Requests: tc.room, Bytes: 1 << 20}
+		left := turns.Limits{Requests: tc.room, Bytes: 1 << 20}
 		update(func(tx kv.Tx) error {
-			left = turns.Room{Requests: tc.room, Bytes: 1 << 20}
+			left = turns.Limits{Requests: tc.room, Bytes: 1 << 20}
 			_, err := at.Do(tx, &left)
 			return err
 		})

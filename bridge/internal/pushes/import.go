@@ -34,18 +34,18 @@ func (r *importing) Read(wr *codec.Wire) (f *failure.Failure) {
 // imports is the part of a queue's imports in a turn.
 type imports struct {
 	turns.Simple[desk.Work, kv.Tx]
-	*desk.Lane
+	*desk.Desk
 	out []byte // of an answer
 
 	// The present transaction.
-	items    []fdbpq.Import
-	queue    fdbpq.Queue
-	room     *tenants.Admission
-	imported []fdbpq.Imported // results of its last run
+	items     []fdbpq.Import
+	queue     fdbpq.Queue
+	admission *tenants.Admission
+	imported  []fdbpq.Imported // results of its last run
 }
 
 // NewImports returns the part of imports in a turn.
-func NewImports(l *desk.Lane) desk.Part { return &imports{Lane: l} }
+func NewImports(l *desk.Desk) desk.Part { return &imports{Desk: l} }
 
 // Open turns to the imports of a queue.
 func (l *imports) Open(s turns.Start, requests []desk.Work) {
@@ -64,14 +64,14 @@ func (l *imports) Plan(requests []desk.Work) (int, error) {
 		l.items = append(l.items, *item)
 		takes += fdbpq.ImportBytes(item)
 	}
-	l.queue, l.room, _ = l.Receiving(len(l.items), takes)
+	l.queue, l.admission, _ = l.Receiving(len(l.items), takes)
 	return 0, nil
 }
 
 func (l *imports) Ahead(kv.Tx) {}
 
 // Do imports items.
-func (l *imports) Do(tx kv.Tx, _ *turns.Room) (at int, err error) {
+func (l *imports) Do(tx kv.Tx, _ *turns.Limits) (at int, err error) {
 	l.imported, err = l.queue.Import(l.Metered(tx), l.items...)
 	return len(l.items), err
 }
@@ -82,9 +82,9 @@ func (l *imports) Ran() (kind, n int) { return int(request.KindImport), len(l.it
 // Close charges the rows of a transaction.
 func (l *imports) Close(result error) {
 	l.Weigh(len(l.items))
-	desk.EndRoom(l.room, result)
+	desk.EndAdmission(l.admission, result)
 	clear(l.items)
-	l.items, l.queue, l.room = l.items[:0], fdbpq.Queue{}, nil
+	l.items, l.queue, l.admission = l.items[:0], fdbpq.Queue{}, nil
 }
 
 // Answer answers imports.

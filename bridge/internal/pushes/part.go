@@ -17,7 +17,7 @@ import (
 )
 
 // New returns the part of pushes in a turn.
-func New(l *desk.Lane) desk.Part { return &part{Lane: l} }
+func New(l *desk.Desk) desk.Part { return &part{Desk: l} }
 
 // Beside lets turns of a queue overlap. On a store that other processes can open, too, a commit crosses a network, and pushes do
 // not conflict with each other.
@@ -26,17 +26,17 @@ var Beside = turns.Overlap[desk.Work]{Turns: 3, Least: time.Millisecond, Source:
 // part is the part of a queue's pushes in a turn.
 type part struct {
 	turns.Simple[desk.Work, kv.Tx]
-	*desk.Lane
+	*desk.Desk
 	beside       bool        // other turns may have pushes of the queue
 	spreadBuffer []desk.Work // of spread
 	out          []byte      // of an answer
 
 	// The present transaction.
-	requests []desk.Work
-	items    []fdbpq.NewItem
-	pushed   []fdbpq.Pushed // results of its last run
-	queue    fdbpq.Queue
-	room     *tenants.Admission
+	requests  []desk.Work
+	items     []fdbpq.NewItem
+	pushed    []fdbpq.Pushed // results of its last run
+	queue     fdbpq.Queue
+	admission *tenants.Admission
 }
 
 // Open reads the bundles among pushes.
@@ -58,7 +58,7 @@ func (l *part) refuses(p *push) bool {
 	}
 	var f *failure.Failure
 	if p.sent.Each {
-		p.each, f = openEach(l.Lane, p)
+		p.each, f = openEach(l.Desk, p)
 	} else {
 		p.bundle, f = p.sent.Items()
 	}
@@ -70,7 +70,7 @@ func (l *part) refuses(p *push) bool {
 
 // Common reports whether no single push caused an error.
 func (l *part) Common(err error) bool {
-	return !ofBundle(err) && (l.Lane.Common(err) || errors.Is(err, fdbpq.ErrNoQueue))
+	return !ofBundle(err) && (l.Desk.Common(err) || errors.Is(err, fdbpq.ErrNoQueue))
 }
 
 // Plan prepares a transaction of pushes.
@@ -91,7 +91,7 @@ func (l *part) Plan(requests []desk.Work) (int, error) {
 	}
 	var full error
 	l.requests = requests
-	l.queue, l.room, full = l.Receiving(len(l.items), takes)
+	l.queue, l.admission, full = l.Receiving(len(l.items), takes)
 	if full != nil && !slices.ContainsFunc(l.items, needsNoRoom) {
 		l.Close(full)
 		return len(requests), full // a look into the store would take some of the rest of its log
@@ -103,7 +103,7 @@ func (l *part) Plan(requests []desk.Work) (int, error) {
 func (l *part) Ahead(tx kv.Tx) { l.queue.PrefetchPush(tx, l.items...) }
 
 // Do pushes items.
-func (l *part) Do(tx kv.Tx, _ *turns.Room) (int, error) {
+func (l *part) Do(tx kv.Tx, _ *turns.Limits) (int, error) {
 	tx = l.Metered(tx)
 	if follows, err := l.follows(tx); follows || err != nil {
 		return len(l.requests), cmp.Or(err, turns.ErrFollow)
@@ -121,9 +121,9 @@ func (l *part) Ran() (kind, n int) { return int(request.KindPush), len(l.items) 
 // Close charges the rows of a transaction.
 func (l *part) Close(result error) {
 	l.Weigh(len(l.items))
-	desk.EndRoom(l.room, result)
+	desk.EndAdmission(l.admission, result)
 	clear(l.items)
-	l.items, l.requests, l.queue, l.room = l.items[:0], nil, fdbpq.Queue{}, nil
+	l.items, l.requests, l.queue, l.admission = l.items[:0], nil, fdbpq.Queue{}, nil
 }
 
 // needsNoRoom reports whether a store without room for new items may take the push: it may find its item there, or

@@ -14,10 +14,10 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// lane is a lane of a queue without a name, and says what it has counted.
-func lane() (*desk.Lane, func() request.Tally) {
+// deskOf is a desk of a queue without a name, and says what it has counted.
+func deskOf() (*desk.Desk, func() request.Tally) {
 	stats := request.NewStatistics([]string{"push"}, 2)
-	return &desk.Lane{Responder: &request.Responder{Stats: stats, Gate: request.NewGate(1, 1)}}, func() request.Tally {
+	return &desk.Desk{Responder: &request.Responder{Stats: stats, Gate: request.NewGate(1, 1)}}, func() request.Tally {
 		queues, rest := stats.Queues.Counts()
 		total := rest.Tally
 		for _, q := range queues {
@@ -33,8 +33,8 @@ func lane() (*desk.Lane, func() request.Tally) {
 func TestWhatCountsAsAdded(t *testing.T) {
 	t.Parallel()
 	refused := errors.New("refused")
-	l, counts := lane()
-	pushing := &part{Lane: l, pushed: []fdbpq.Pushed{{}, {Duplicate: true}, {Err: refused}, {}}}
+	l, counts := deskOf()
+	pushing := &part{Desk: l, pushed: []fdbpq.Pushed{{}, {Duplicate: true}, {Err: refused}, {}}}
 	for i := range pushing.pushed {
 		pushing.happened(&fdbpq.NewItem{HandOver: &fdbpq.Lease{}}, &pushing.pushed[i])
 		pushing.happened(&fdbpq.NewItem{}, &pushing.pushed[i])
@@ -43,8 +43,8 @@ func TestWhatCountsAsAdded(t *testing.T) {
 	if got, want := counts(), (request.Tally{request.Pushed: 2, request.Duplicates: 1, request.Acknowledged: 2}); got != want {
 		t.Errorf("pushes count as %v, expected %v", got, want)
 	}
-	l, counts = lane()
-	importing := &imports{Lane: l, imported: []fdbpq.Imported{{}, {Found: new(fdbpq.StoredItem)}, {Err: refused}}}
+	l, counts = deskOf()
+	importing := &imports{Desk: l, imported: []fdbpq.Imported{{}, {Found: new(fdbpq.StoredItem)}, {Err: refused}}}
 	importing.Answer(nil, nil)
 	if got, want := counts(), (request.Tally{request.Imported: 1}); got != want {
 		t.Errorf("imports count as %v, expected %v", got, want)
@@ -54,12 +54,12 @@ func TestWhatCountsAsAdded(t *testing.T) {
 // Each item of a bundle settles the lease that it has from another queue.
 func TestHandOversOfABundle(t *testing.T) {
 	t.Parallel()
-	l, counts := lane()
+	l, counts := deskOf()
 	r := &push{bundle: []fdbpq.NewItem{{}, {HandOver: &fdbpq.Lease{Queue: "jobs"}}, {HandOver: &fdbpq.Lease{Queue: "jobs"}}}}
 	r.Prepare(r, new(request.Verb), subjects.Subject{}, new(nats.Msg))
 	r.Bundled = 3
 	r.PassGate()
-	pushing := &part{Lane: l, pushed: make([]fdbpq.Pushed, 3)}
+	pushing := &part{Desk: l, pushed: make([]fdbpq.Pushed, 3)}
 	pushing.Answer([]desk.Work{r}, nil)
 	if got, want := counts(), (request.Tally{request.Pushed: 3, request.Acknowledged: 2}); got != want {
 		t.Errorf("the bundle counts as %v, expected %v", got, want)
@@ -69,13 +69,13 @@ func TestHandOversOfABundle(t *testing.T) {
 // An import that is refused may have found an item past its TTL, whose end is announced.
 func TestRefusedImportAnnouncesWhatExpired(t *testing.T) {
 	t.Parallel()
-	l, counts := lane()
+	l, counts := deskOf()
 	l.Log = slog.New(slog.DiscardHandler)
 	l.Events = events.New(nil, subjects.Grammar{}, l.Log, l.Stats, nil)
 	r := new(importing)
 	r.Prepare(r, new(request.Verb), subjects.Subject{Queue: "jobs"}, new(nats.Msg))
 	r.PassGate()
-	importing := &imports{Lane: l, imported: []fdbpq.Imported{{Err: fdbpq.ErrOccupied, Events: []fdbpq.Event{{Type: fdbpq.EventExpired, Queue: "jobs"}}}}}
+	importing := &imports{Desk: l, imported: []fdbpq.Imported{{Err: fdbpq.ErrOccupied, Events: []fdbpq.Event{{Type: fdbpq.EventExpired, Queue: "jobs"}}}}}
 	importing.Answer([]desk.Work{r}, nil)
 	if got, want := counts(), (request.Tally{request.Expired: 1}); got != want {
 		t.Errorf("the import counts as %v, expected %v", got, want)

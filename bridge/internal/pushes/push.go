@@ -28,7 +28,7 @@ type push struct {
 	request.Request
 	item   fdbpq.NewItem
 	sent   *codec.Bundle   // nil: it is no bundle
-	bundle []fdbpq.NewItem // its items, once the lane has read them
+	bundle []fdbpq.NewItem // its items, once the part has read them
 
 	each   *eachPush // the bundle, if its items are pushed each on its own
 	within *eachPush // the bundle that it is part of; nil: it has come in a message of its own
@@ -116,7 +116,7 @@ type eachPush struct {
 }
 
 // openEach reads the items of a bundle.
-func openEach(l *desk.Lane, p *push) (*eachPush, *failure.Failure) {
+func openEach(l *desk.Desk, p *push) (*eachPush, *failure.Failure) {
 	items, refused, f := p.sent.Apart()
 	if f != nil {
 		return nil, f

@@ -40,7 +40,7 @@ func TestBundleIsReadByItsLine(t *testing.T) {
 // All pushes to a queue that nobody has made are refused for the same reason, so none of them is tried alone.
 func TestErrorsOfAllPushes(t *testing.T) {
 	t.Parallel()
-	l := New(&desk.Lane{})
+	l := New(&desk.Desk{})
 	for err, want := range map[error]bool{
 		kv.ErrUnavailable: true, fdbpq.ErrNoQueue: true, fmt.Errorf("push: %w", fdbpq.ErrNoQueue): true, kv.ErrTooLarge: false, fdbpq.ErrContent: false,
 	} {

@@ -69,7 +69,7 @@ func (g *get) Bytes() int64 {
 }
 
 // Answer first asks other bridges, if they may know more. Other requests of the queue do not wait for that.
-func (g *get) Answer(l *Lane) {
+func (g *get) Answer(l *Desk) {
 	if !g.explains || !g.explained.Open() {
 		g.send(l, &l.header)
 		return
@@ -80,7 +80,7 @@ func (g *get) Answer(l *Lane) {
 	}()
 }
 
-func (g *get) send(l *Lane, w *codec.HeaderWriter) {
+func (g *get) send(l *Desk, w *codec.HeaderWriter) {
 	item := g.item
 	w.Reset()
 	w.Stored(item, l.Store.Display)

@@ -62,7 +62,7 @@ func (i *info) Find(v *View) error {
 }
 
 // Answer first asks other bridges, if they may know more. Other requests of the queue do not wait for that.
-func (i *info) Answer(l *Lane) {
+func (i *info) Answer(l *Desk) {
 	if i.local || !i.explained.Open() {
 		i.jsonQuery.Answer(l)
 		return

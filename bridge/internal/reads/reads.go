@@ -32,31 +32,31 @@ type Options struct {
 	History   func(*protocol.History) *protocol.History           // adds the bridge to a history
 }
 
-// Lane has the parts that queries need.
-type Lane struct {
-	*desk.Lane
+// Desk has the parts that queries need.
+type Desk struct {
+	*desk.Desk
 	Options
 	header codec.HeaderWriter // of an answer
 }
 
-// Lanes are the lanes of queries.
-type Lanes struct {
-	*batch.Lanes[Query]
+// Pool runs queries.
+type Pool struct {
+	*batch.Pool[Query]
 	responder *request.Responder
 }
 
-// New returns the lanes of queries. Each of them works on a copy of base.
-func New(base desk.Lane, o Options) *Lanes {
+// New returns the pool of queries. Each worker of it works on a copy of base.
+func New(base desk.Desk, o Options) *Pool {
 	base.Batch.Wait = queryWait / 2
-	return &Lanes{responder: base.Responder, Lanes: desk.NewLanes(base, func(l *desk.Lane) batch.Worker[Query] {
-		return &worker{&Lane{Lane: l, Options: o}}
+	return &Pool{responder: base.Responder, Pool: desk.NewPool(base, func(l *desk.Desk) batch.Worker[Query] {
+		return &worker{&Desk{Desk: l, Options: o}}
 	})}
 }
 
-// Enter hands a query to its lane, or refuses it.
-func (ls *Lanes) Enter(queue string, q Query) {
-	if !ls.Submit(queue, q) {
-		ls.responder.Refuse(q.Head(), errSlow)
+// Enter hands a query to the pool, or refuses it.
+func (p *Pool) Enter(queue string, q Query) {
+	if !p.Submit(queue, q) {
+		p.responder.Refuse(q.Head(), errSlow)
 	}
 }
 
@@ -72,7 +72,7 @@ type Query interface {
 	Bytes() int64
 
 	// Answer sends the answer.
-	Answer(*Lane)
+	Answer(*Desk)
 }
 
 // jsonQuery is a query that is answered in JSON.
@@ -82,7 +82,7 @@ type jsonQuery struct {
 }
 
 func (l *jsonQuery) Bytes() int64    { return int64(len(l.body)) }
-func (l *jsonQuery) Answer(by *Lane) { by.AnswerBody(&l.Request, l.body) }
+func (l *jsonQuery) Answer(by *Desk) { by.AnswerBody(&l.Request, l.body) }
 
 func (l *jsonQuery) answerJSON(body any) (err error) {
 	l.body, err = protocol.Marshal(body)
@@ -91,13 +91,13 @@ func (l *jsonQuery) answerJSON(body any) (err error) {
 
 // View is one state of the store, for the queries of a batch.
 type View struct {
-	*Lane
+	*Desk
 	Reader kv.Reader
 	names  map[string][]string // of queues, by their beginning, as far as they were asked for
 }
 
-// worker is the work of a lane.
-type worker struct{ *Lane }
+// worker runs the queries of a queue.
+type worker struct{ *Desk }
 
 // queryWait is how long a query may wait for its turn. When the first in line has waited for half of it, no further
 // query may join the line.
@@ -120,11 +120,11 @@ func (l *worker) Work(queries []Query) { batch.Run(queries, l) }
 func (l *worker) Try(requests []Query) (done int, err error) {
 	started := time.Now()
 	tenant := l.Tenant()
-	err = l.Lane.View(func(reader kv.Reader) error {
+	err = l.Desk.View(func(reader kv.Reader) error {
 		if tenant != nil {
 			reader = l.Meter.Reader(reader)
 		}
-		v := View{Lane: l.Lane, Reader: reader}
+		v := View{Desk: l.Desk, Reader: reader}
 		bytes, begin, cost := int64(0), time.Now(), 0
 		for done = 0; done < len(requests) && bytes < int64(l.Batch.Bytes) && (done == 0 || l.Since(begin) < readSlice); done++ {
 			r := requests[done]
@@ -156,7 +156,7 @@ func (l *worker) Try(requests []Query) (done int, err error) {
 
 // Answer answers queries.
 func (l *worker) Answer(requests []Query, err error) {
-	desk.WeighEach(l.Lane.Lane, requests)
+	desk.WeighEach(l.Desk.Desk, requests)
 	if err != nil {
 		request.RefuseAll(l.Responder, requests, err)
 		return
@@ -166,7 +166,7 @@ func (l *worker) Answer(requests []Query, err error) {
 			l.Refuse(r.Head(), f)
 			continue
 		}
-		r.Answer(l.Lane)
+		r.Answer(l.Desk)
 	}
 }
 

@@ -5,7 +5,7 @@
 // What it guarantees: a request leaves the gate once; a push without a reply subject that was not stored is counted
 // and announced; answers have the form that clients recognise for the verb.
 //
-// The package knows neither the store nor lanes, and of the core only what an answer has: items.
+// The package knows neither the store nor turns, and of the core only what an answer has: items.
 package request
 
 import (

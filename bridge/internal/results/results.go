@@ -92,7 +92,7 @@ func (q *result) Bytes() int64 {
 }
 
 // Answer answers with the result, or has the request wait on.
-func (q *result) Answer(l *reads.Lane) {
+func (q *result) Answer(l *reads.Desk) {
 	if q.pending {
 		q.by.keep(q)
 		return
@@ -114,11 +114,11 @@ func (q *result) End() {
 
 // Options are what [Waits] work with.
 type Options struct {
-	Lane      desk.Lane                 // in which it looks at queues
+	Desk      desk.Desk                 // in which it looks at queues
 	Exclusive bool                      // only this process can open the store
 	Clients   *pops.Waits               // knows which clients listen, and how long the others may wait
 	Places    int                       // how many requests may wait
-	Submit    func(string, reads.Query) // hands a query of a queue to its lane
+	Submit    func(string, reads.Query) // hands a query to its pool
 	LookEvery time.Duration             // how often all requests that wait at a queue look again
 }
 
@@ -264,15 +264,15 @@ func (w *Waits) begin(queue string, which func(*awaited) []*result) (begun []*re
 
 func (w *Waits) lookAgain(requests []*result) {
 	for _, q := range requests {
-		if !w.Lane.Gate.Return(&q.Request) {
-			w.Lane.Refuse(&q.Request, pops.ErrShutdown)
+		if !w.Desk.Gate.Return(&q.Request) {
+			w.Desk.Refuse(&q.Request, pops.ErrShutdown)
 			continue
 		}
 		w.submit(q)
 	}
 }
 
-// submit has a request look for its result. A query is refused that has waited for long in its lane, and the wait is no part of that.
+// submit has a request look for its result. A query is refused that has waited for long in its line, and the wait is no part of that.
 func (w *Waits) submit(q *result) {
 	q.Arrived = time.Now()
 	q.BeginAttempt(q.Arrived)
@@ -303,7 +303,7 @@ func (w *Waits) idle(q *result) (again bool, err error) {
 		q.again = false
 		return true, nil
 	}
-	w.Lane.Gate.Leave(&q.Request)
+	w.Desk.Gate.Leave(&q.Request)
 	q.Msg = request.Kept(q.Msg)
 	q.BeginWait()
 	return false, w.line.Keep(q.place)
@@ -312,10 +312,10 @@ func (w *Waits) idle(q *result) (again bool, err error) {
 // end answers a request whose wait has ended without a result, unless its client has gone.
 func (w *Waits) end(q *result, why error) {
 	if errors.Is(why, waiting.ErrGone) {
-		w.Lane.Done(&q.Request, pops.ErrGone)
+		w.Desk.Done(&q.Request, pops.ErrGone)
 		return
 	}
-	w.Lane.Refuse(&q.Request, w.Clients.Refusal(q.Subject.Queue, why))
+	w.Desk.Refuse(&q.Request, w.Clients.Refusal(q.Subject.Queue, why))
 }
 
 // serve has all that waits at a queue look again, once in a while.
@@ -351,7 +351,7 @@ func (w *Waits) tend(queue string, of *awaited) {
 
 // look returns which of the items have left a result, and a watch that tells of the others.
 func (w *Waits) look(queue string, of *awaited) (watch *kv.Watch, finished []fdbpq.ID, err error) {
-	l := w.Lane
+	l := w.Desk
 	l.Begin(queue)
 	err = l.Update(func(tx kv.Tx) error {
 		if watch != nil { // the transaction runs again

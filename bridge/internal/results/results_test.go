@@ -46,27 +46,27 @@ func TestUnshowableResult(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.Limit.Refresh()
-	lane := &reads.Lane{Lane: &desk.Lane{Wire: w, Store: store}}
-	lane.Begin("jobs")
+	at := &reads.Desk{Desk: &desk.Desk{Wire: w, Store: store}}
+	at.Begin("jobs")
 	for size, code := range map[int]int{1 << 10: 0, 64 << 10: 413} {
 		q := results.Result(subjects.Result).(reads.Query)
 		if err := db.Update(t.Context(), func(tx kv.Tx) error {
-			pushed, err := lane.Queue.Push(tx, fdbpq.NewItem{ResultTTL: time.Hour})
+			pushed, err := at.Queue.Push(tx, fdbpq.NewItem{ResultTTL: time.Hour})
 			if err != nil {
 				return err
 			}
-			taken, err := lane.Queue.Lease(tx, fdbpq.Selection{Limit: 1}, time.Hour)
+			taken, err := at.Queue.Lease(tx, fdbpq.Selection{Limit: 1}, time.Hour)
 			if err != nil {
 				return err
 			}
-			if _, err := lane.Queue.AckWith(tx, *taken.Items[0].Lease, make([]byte, size)); err != nil {
+			if _, err := at.Queue.AckWith(tx, *taken.Items[0].Lease, make([]byte, size)); err != nil {
 				return err
 			}
 			q.Head().Prepare(q, verb, subjects.Subject{Queue: "jobs", Verb: subjects.Result, ID: pushed[0].ID.String()}, new(nats.Msg))
 			if f := q.Read(w); f != nil {
 				t.Fatal(f)
 			}
-			return q.Find(&reads.View{Lane: lane, Reader: tx})
+			return q.Find(&reads.View{Desk: at, Reader: tx})
 		}); err != nil {
 			t.Fatal(err)
 		}
@@ -94,7 +94,7 @@ func newLine(t testing.TB, sight *listening.Sight) *line {
 	l := &line{TB: t, gate: request.NewGate(1<<10, 1<<30)}
 	re := &request.Responder{Log: slog.New(slog.DiscardHandler), Stats: request.NewStatistics([]string{verb.Name}, 0), Gate: l.gate}
 	l.Waits = results.New(results.Options{
-		Lane: desk.Lane{Responder: re}, Exclusive: true, Places: places, Submit: l.look, LookEvery: results.LookEvery,
+		Desk: desk.Desk{Responder: re}, Exclusive: true, Places: places, Submit: l.look, LookEvery: results.LookEvery,
 		Clients: pops.NewWaits(pops.WaitsOptions{Responder: re, Sight: sight, Unseen: time.Minute}),
 	})
 	return l
@@ -208,7 +208,7 @@ func TestLooks(t *testing.T) {
 			looks(2, after)
 		}
 		if now := time.Now(); !q.Arrived.Equal(now) || !other.Arrived.Equal(now) {
-			t.Errorf("the looks wait in their lane since %s and %s ago", now.Sub(q.Arrived), now.Sub(other.Arrived))
+			t.Errorf("the looks wait in their line since %s and %s ago", now.Sub(q.Arrived), now.Sub(other.Arrived))
 		}
 		_, over := l.Awaited("jobs")
 		pass(time.Minute - 2*results.LookEvery)
@@ -257,7 +257,7 @@ func TestAnsweredRequests(t *testing.T) {
 	l.ask(item(t, 1), "")
 	results.FindNothing(<-l.held)
 	l.Finished("jobs", item(t, 1))
-	l.Lane.Refuse((<-l.held).Head(), &failure.Failure{Code: 404})
+	l.Desk.Refuse((<-l.held).Head(), &failure.Failure{Code: 404})
 	l.empty()
 	if l.Finished("jobs", item(t, 1)); len(l.held) != 0 {
 		t.Error("it looks after its answer")

@@ -64,8 +64,8 @@ func (in *Intake) start(s *Settlement) {
 // settleInOrder starts a settlement behind the others of its lease.
 func (in *Intake) settleInOrder(s *Settlement) { in.order.start(&s.place, s, in.Settle) }
 
-// order runs the settlements of a lease in the order in which they were read. They may go to different lanes,
-// which are independent of each other. So only the first settlement of a lease goes to its lane at once; each
+// order runs the settlements of a lease in the order in which they were read. They may go to different turns,
+// which are independent of each other. So only the first settlement of a lease takes a turn at once; each
 // further one starts when the one before it has ended.
 type order struct {
 	mu   sync.Mutex
@@ -83,7 +83,7 @@ func leaseOf(w desk.Work) leaseKey {
 // Place is the place of a settlement, or of the pop of a +NXT, among the settlements of its lease.
 type Place struct {
 	of    desk.Work
-	start func(desk.Work) // hands it to its lane
+	start func(desk.Work) // has it take a turn
 	in    *order          // nil: it has no place
 	next  *Place          // starts when this one ends
 }
@@ -130,7 +130,7 @@ func (p *Place) Leave() {
 }
 
 // reader reads bundles of settlements, the bundles of a queue one after another. A thousand leases take a
-// millisecond to read. Here they take it from their own queue; in front of the lanes, where messages are read one
+// millisecond to read. Here they take it from their own queue; in front of the turns, where messages are read one
 // after another, all queues would wait. Settlements that arrive at the queue meanwhile start behind the bundle, so
 // the settlements of a lease keep their order.
 type reader struct {

@@ -182,7 +182,7 @@ func (p *part) Plan(requests []request) (int, error) {
 
 func (p *part) Ahead(tx *transaction) { tx.ahead = append(tx.ahead, p.key) }
 
-func (p *part) Do(tx *transaction, left *turns.Room) (int, error) {
+func (p *part) Do(tx *transaction, left *turns.Limits) (int, error) {
 	p.of.told(left.Requests)
 	left.Requests -= len(p.requests)
 	for i, r := range p.requests {

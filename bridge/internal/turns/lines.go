@@ -222,13 +222,13 @@ type line[R any] struct {
 
 	turns    int                   // that have requests of it
 	meanTime time.Duration         // of a turn
-	held     map[string]*taking[R] // by source: has requests of it in a turn
+	held     map[string]*picked[R] // by source: has requests of it in a turn
 	timer    *time.Timer           // has an overlapping turn take from the line
 	waits    bool                  // the timer runs
 }
 
-// taking are requests that were taken from a line.
-type taking[R any] struct {
+// picked are requests that were taken from a line.
+type picked[R any] struct {
 	requests []R
 	ahead    int // so many of the first go ahead of the others
 	weight   int
@@ -236,21 +236,21 @@ type taking[R any] struct {
 	sources  []string // that it holds
 }
 
-// room is what may still be taken.
-type room[R any] struct {
+// allowance is what may still be taken.
+type allowance[R any] struct {
 	weight, bytes  int
 	weightOf, size func(R) int
 }
 
-func (r *room[R]) empty() bool { return r.weight <= 0 || r.bytes <= 0 }
+func (r *allowance[R]) empty() bool { return r.weight <= 0 || r.bytes <= 0 }
 
 // fits reports whether there is room for a request.
-func (r *room[R]) fits(request R) bool {
+func (r *allowance[R]) fits(request R) bool {
 	return r.weightOf(request) <= r.weight && r.size(request) <= r.bytes
 }
 
 // count gives a request some of the room.
-func (t *taking[R]) count(r R, left *room[R]) {
+func (t *picked[R]) count(r R, left *allowance[R]) {
 	weight, bytes := left.weightOf(r), left.size(r)
 	left.weight, left.bytes = left.weight-weight, left.bytes-bytes
 	t.weight, t.bytes = t.weight+weight, t.bytes+bytes
@@ -281,7 +281,7 @@ func (l *line[R]) pause(least time.Duration) time.Duration { return max(least, l
 
 // take takes the first requests of the line, as far as there is room. force has it take one although there is none. Requests that go
 // ahead take room first; the others have half of it all the same, so that neither keeps the other waiting.
-func (l *line[R]) take(to *taking[R], overlap *Overlap[R], left room[R], force bool) {
+func (l *line[R]) take(to *picked[R], overlap *Overlap[R], left allowance[R], force bool) {
 	from := len(to.requests)
 	half := left
 	half.weight, half.bytes = (left.weight+1)/2, (left.bytes+1)/2
@@ -305,7 +305,7 @@ func (l *line[R]) take(to *taking[R], overlap *Overlap[R], left room[R], force b
 }
 
 // fitting gives room to the first requests of a part of the line, and returns how many there are.
-func (l *line[R]) fitting(from, to int, of *taking[R], left *room[R], force bool) (n int) {
+func (l *line[R]) fitting(from, to int, of *picked[R], left *allowance[R], force bool) (n int) {
 	for from+n < to && (force && n == 0 || left.fits(l.pending[from+n])) {
 		of.count(l.pending[from+n], left)
 		n++
@@ -314,7 +314,7 @@ func (l *line[R]) fitting(from, to int, of *taking[R], left *room[R], force bool
 }
 
 // takeBeside does the same while other turns have requests of the line: it takes those that may run at the same time.
-func (l *line[R]) takeBeside(to *taking[R], overlap *Overlap[R], left room[R], force bool) {
+func (l *line[R]) takeBeside(to *picked[R], overlap *Overlap[R], left allowance[R], force bool) {
 	rest := l.pending[:0]
 	for i, r := range l.pending {
 		if i == maxSkipped {
@@ -340,19 +340,19 @@ func (l *line[R]) takeBeside(to *taking[R], overlap *Overlap[R], left room[R], f
 }
 
 // hold gives a source to requests in a turn, among which is one of it.
-func (l *line[R]) hold(t *taking[R], source string) {
+func (l *line[R]) hold(t *picked[R], source string) {
 	if l.held[source] != nil {
 		return
 	}
 	if l.held == nil {
-		l.held = make(map[string]*taking[R])
+		l.held = make(map[string]*picked[R])
 	}
 	l.held[source] = t
 	t.sources = append(t.sources, source)
 }
 
 // leave ends a turn with requests of the line. Those that come back are the first ones again; so many of them go ahead.
-func (l *line[R]) leave(t *taking[R], back []R, ahead int) {
+func (l *line[R]) leave(t *picked[R], back []R, ahead int) {
 	l.turns--
 	for _, source := range t.sources {
 		delete(l.held, source)

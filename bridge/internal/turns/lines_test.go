@@ -21,7 +21,7 @@ func TestComeBackToLine(t *testing.T) {
 	t.Parallel()
 	l := ahead(2, 3, 4, 13)
 	l.turns = 1
-	l.leave(new(taking[int]), []int{1, 2, 11, 12}, 2)
+	l.leave(new(picked[int]), []int{1, 2, 11, 12}, 2)
 	expectLine(t, l, []int{1, 2, 3, 4}, []int{11, 12, 13})
 }
 

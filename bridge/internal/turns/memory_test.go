@@ -23,7 +23,7 @@ type reader struct {
 func (r *reader) Open(_ Start, letters []*letter)             { r.Keep(letters) }
 func (*reader) Plan([]*letter) (int, error)                   { return 0, nil }
 func (*reader) Ahead(struct{})                                {}
-func (r *reader) Do(struct{}, *Room) (int, error)             { <-r.may; return 0, nil }
+func (r *reader) Do(struct{}, *Limits) (int, error)           { <-r.may; return 0, nil }
 func (*reader) Ran() (sort, n int)                            { return 0, 0 }
 func (*reader) Close(error)                                   {}
 func (*reader) Common(error) bool                             { return false }

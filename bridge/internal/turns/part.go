@@ -26,7 +26,7 @@ type Part[R, T any] interface {
 
 	// Do makes the transaction's part of the work. It may run several times; its effects are those of the last run. at
 	// is as that of Plan. With [ErrFollow] it has done nothing. left is what the transaction still has room for.
-	Do(tx T, left *Room) (at int, err error)
+	Do(tx T, left *Limits) (at int, err error)
 
 	// Check reports whether the transaction may commit. It is called when all parts have done their work. Otherwise the line runs
 	// again, with what the part has learned.
@@ -65,8 +65,8 @@ type Start struct {
 	Alone  bool // the turn has no other line
 }
 
-// Room is what a transaction has room for.
-type Room struct{ Requests, Bytes int }
+// Limits is what a transaction has room for.
+type Limits struct{ Requests, Bytes int }
 
 // Simple has methods of a part that needs nothing but its requests, and serves all of them or none.
 type Simple[R, T any] struct{ requests []R }
@@ -86,7 +86,7 @@ type share[R, T any] struct {
 	parts []Part[R, T] // by kind, those that were needed
 
 	line     *line[R]
-	taken    taking[R]
+	taken    picked[R]
 	woken    bool
 	beside   bool // other turns may have requests of the line
 	separate bool // the line runs alone
@@ -131,7 +131,7 @@ func (s *share[R, T]) goBack() {
 func (s *share[R, T]) empty() {
 	clear(s.taken.requests)
 	clear(s.taken.sources)
-	*s = share[R, T]{parts: s.parts, taken: taking[R]{requests: s.taken.requests[:0], sources: s.taken.sources[:0]}}
+	*s = share[R, T]{parts: s.parts, taken: picked[R]{requests: s.taken.requests[:0], sources: s.taken.sources[:0]}}
 }
 
 // Options configure turns. All are required but Ahead, Overlap, Owner and Share.

@@ -162,7 +162,7 @@ func (x *runner[R, T]) do(tx T) (*share[R, T], error) {
 			s.Ahead(tx)
 		}
 	}
-	left := x.room()
+	left := x.limits()
 	for i, s := range x.shares {
 		begun := time.Now()
 		_, err := s.Do(tx, &left)
@@ -193,8 +193,10 @@ func (x *runner[R, T]) check() (err error) {
 	return err
 }
 
-// room is what one transaction has room for.
-func (x *runner[R, T]) room() Room { return Room{x.options.Limits.Requests, x.options.Limits.Bytes} }
+// limits is what one transaction has limits for.
+func (x *runner[R, T]) limits() Limits {
+	return Limits{x.options.Limits.Requests, x.options.Limits.Bytes}
+}
 
 // answer ends the requests of all lines, but for those that have to follow other turns.
 func (x *runner[R, T]) answer(err error) {
@@ -211,9 +213,9 @@ func (x *runner[R, T]) answer(err error) {
 // alone serves the requests of one line with as few transactions as it can. When a request makes a transaction fail, the
 // requests before it run without it, then it runs alone, and then the rest.
 func (x *runner[R, T]) alone(s *share[R, T]) {
-	requests, part := s.todo, batch.NewPart(len(s.todo))
+	requests, bisection := s.todo, batch.NewBisection(len(s.todo))
 	for len(requests) > 0 {
-		n := part.Len()
+		n := bisection.Len()
 		at, err := x.one(s, requests[:n])
 		switch {
 		case err == ErrFollow:
@@ -226,9 +228,9 @@ func (x *runner[R, T]) alone(s *share[R, T]) {
 			left, again := s.Mend(requests[:n], at, err)
 			if again && len(left) < n {
 				requests = slices.Concat(left, requests[n:])
-				part = batch.NewPart(len(requests))
+				bisection = batch.NewBisection(len(requests))
 			}
-			if again || part.Shrink(at) {
+			if again || bisection.Shrink(at) {
 				x.watch.aside()
 				continue
 			}
@@ -237,7 +239,7 @@ func (x *runner[R, T]) alone(s *share[R, T]) {
 			s.giveBack(requests[n:])
 			return
 		}
-		part.Ended(n)
+		bisection.Ended(n)
 		requests = requests[n:]
 	}
 }
@@ -260,7 +262,7 @@ func (x *runner[R, T]) one(s *share[R, T], requests []R) (at int, err error) {
 				return err
 			}
 		}
-		left, begun := x.room(), time.Now()
+		left, begun := x.limits(), time.Now()
 		n, err := s.Do(tx, &left)
 		if s.separate {
 			x.took(s, time.Since(begun)) // perhaps it still takes long

@@ -289,13 +289,13 @@ func (ts *Turns[R, T]) late(e *executor[R, T]) (late []R, stuck bool) {
 type filling[R, T any] struct {
 	*lines[R, T]
 	turn   *turn[R, T]
-	left   room[R]
+	left   allowance[R]
 	owners map[string]int // the weight that each owner has in the turn; nil: there are no owners
 }
 
 func newFilling[R, T any](ls *lines[R, T], t *turn[R, T]) filling[R, T] {
 	o := ls.options
-	f := filling[R, T]{lines: ls, turn: t, left: room[R]{o.Limits.Requests, o.Limits.Bytes, o.Weight, o.Size}}
+	f := filling[R, T]{lines: ls, turn: t, left: allowance[R]{o.Limits.Requests, o.Limits.Bytes, o.Weight, o.Size}}
 	if o.Owner != nil {
 		f.owners = make(map[string]int)
 	}

@@ -56,7 +56,7 @@ import (
 //	("sd", queue, born, name)               schedule: what it is, and its item
 //	("ss", queue, born, name)               how far it is
 //	("sn", queue, born)                     how many there are
-//	("zs", lane, due, queue, born, name)    schedules, in the order of the schedule times at which there is something to do
+//	("zs", shard, due, queue, born, name)    schedules, in the order of the schedule times at which there is something to do
 //	("zr")                                  the process that fires schedules, and until when
 //	("zc")                                  schedule time minus store time
 //	("zt")                                  oldest version of the tz database by which a schedule was planned

@@ -59,7 +59,7 @@ func (n *Server) read() (serverOptions, error) {
 }
 
 // Start starts the server.
-func (n *Server) Start(ctx context.Context, started *process.Parts) (err error) {
+func (n *Server) Start(ctx context.Context, started *process.Running) (err error) {
 	if n.secret != nil {
 		if err := election.Prepare(); err != nil {
 			n.log.Warn("a lost leader of the log is replaced later than it could be", "error", err)
@@ -114,7 +114,7 @@ func (n *Server) InProcess() []nats.Option {
 }
 
 // WatchClients closes clients of the server that do not read, but none of pqd's own connections, whose ids own tells.
-func (n *Server) WatchClients(ctx context.Context, metrics *prometheus.Registry, started *process.Parts, own []func() (uint64, error)) {
+func (n *Server) WatchClients(ctx context.Context, metrics *prometheus.Registry, started *process.Running, own []func() (uint64, error)) {
 	slow := newSlowClients(n.srv, own, unreadBudget(debug.SetMemoryLimit(-1)), n.log)
 	metrics.MustRegister(slow.closed)
 	// Clients read their last answers while pqd stops.

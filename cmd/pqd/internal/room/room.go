@@ -62,7 +62,7 @@ const (
 
 // Watch makes the store refuse new items while its disk is nearly full. nil: no room has to stay
 // free.
-func Watch(ctx context.Context, s settings.Settings, db *local.DB, log *slog.Logger, started *process.Parts) *Store {
+func Watch(ctx context.Context, s settings.Settings, db *local.DB, log *slog.Logger, started *process.Running) *Store {
 	least := s.MinFree
 	if least.Set && least.Bytes == 0 {
 		return nil

@@ -40,7 +40,7 @@ type Pages struct {
 }
 
 // Start begins to serve them.
-func (p *Pages) Start(started *process.Parts) (web *Server, err error) {
+func (p *Pages) Start(started *process.Running) (web *Server, err error) {
 	if p.gateway, err = p.newGateway(); err != nil {
 		return nil, err
 	}
@@ -111,7 +111,7 @@ func (p *Pages) perCaller(all http.Handler, own func(tenant string) http.Handler
 
 // Connect makes the connection of the console and the HTTP interface; it is nil if they are off. They have a
 // connection of their own, so that they have only the rights of its user.
-func (p *Pages) Connect(ctx context.Context, server *broker.Server, started *process.Parts) (*link.Link, error) {
+func (p *Pages) Connect(ctx context.Context, server *broker.Server, started *process.Running) (*link.Link, error) {
 	if p.gateway == nil {
 		return nil, nil
 	}

@@ -20,18 +20,18 @@ const (
 	maxBytes    = 64 << 20 // of bodies
 )
 
-// room counts the requests under way.
-type room struct{ requests, waiting, streams, bytes *places }
+// admission counts the requests under way.
+type admission struct{ requests, waiting, streams, bytes *places }
 
-func newRoom() room {
-	return room{
+func newAdmission() admission {
+	return admission{
 		requests: newPlaces("requests", maxRequests), waiting: newPlaces("requests that wait", maxWaiting),
 		streams: newPlaces("streams", maxStreams), bytes: newPlaces("bytes of requests", maxBytes),
 	}
 }
 
 // enter takes a place for a request until leave is called.
-func (o *room) enter(in *input) (leave func(), why *refusal) {
+func (o *admission) enter(in *input) (leave func(), why *refusal) {
 	if in.wait() > 0 {
 		return o.waiting.enter(in.from)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/batch"
 )
 
-// request is what the lanes of these tests carry.
+// request is what the pool of these tests carries.
 type request struct {
 	n, size int
 	arrived time.Time
@@ -21,12 +21,12 @@ type request struct {
 
 // work tells of each batch and does it when it may. Each key that begins has to end.
 type work struct {
-	lane *batch.Lane[request]
+	slot *batch.Slot[request]
 	key  string
 	on   *desk
 }
 
-// desk is where the workers of some lanes report.
+// desk is where the workers of a pool report.
 type desk struct {
 	*testing.T
 	begun   chan begun
@@ -37,7 +37,7 @@ type desk struct {
 // begun is a batch that a worker has begun.
 type begun struct {
 	key  string
-	lane *batch.Lane[request]
+	slot *batch.Slot[request]
 	now  []int
 	end  chan struct{} // to be closed
 }
@@ -52,30 +52,30 @@ func numbers(requests []request) (n []int) {
 func (w *work) Begin(key string) { w.key = key }
 
 func (w *work) Work(now []request) {
-	b := begun{w.key, w.lane, numbers(now), make(chan struct{})}
+	b := begun{w.key, w.slot, numbers(now), make(chan struct{})}
 	w.on.begun <- b
 	<-b.end
 }
 
-// newLanes returns lanes that end with the test, which may leave no batch undone.
-func newLanes(t *testing.T, limits batch.Limits) (*batch.Lanes[request], *desk) {
+// newPool returns a pool that ends with the test, which may leave no batch undone.
+func newPool(t *testing.T, limits batch.Limits) (*batch.Pool[request], *desk) {
 	on := &desk{T: t, begun: make(chan begun), stuck: make(chan []request, 16)}
-	lanes := batch.New(batch.Options[request]{
+	pool := batch.New(batch.Options[request]{
 		Limits:   limits,
 		Patience: batch.Patience{First: 4 * time.Second, Then: time.Second},
-		Worker: func(l *batch.Lane[request]) batch.Worker[request] {
+		Worker: func(l *batch.Slot[request]) batch.Worker[request] {
 			on.workers.Add(1)
-			return &work{lane: l, on: on}
+			return &work{slot: l, on: on}
 		},
 		Size:   func(r request) int { return r.size },
 		Waited: func(r request) time.Duration { return time.Since(r.arrived) },
 		Stuck:  func(late []request) { on.stuck <- late },
 	})
 	t.Cleanup(func() {
-		lanes.Stop()
-		lanes.Wait()
+		pool.Stop()
+		pool.Wait()
 	})
-	return lanes, on
+	return pool, on
 }
 
 // expect is the next batch that a worker begins.
@@ -94,17 +94,17 @@ var roomy = batch.Limits{Requests: 100, Bytes: 1 << 20}
 // wait.
 func TestBatches(t *testing.T) {
 	t.Parallel()
-	lanes, on := newLanes(t, roomy)
-	lanes.Submit("a", request{n: 1})
+	pool, on := newPool(t, roomy)
+	pool.Submit("a", request{n: 1})
 	first := on.expect(t, "a", []int{1})
 	for n := 2; n < 5; n++ {
-		lanes.Submit("a", request{n: n})
+		pool.Submit("a", request{n: n})
 	}
-	lanes.Submit("b", request{n: 9})
+	pool.Submit("b", request{n: 9})
 	close(on.expect(t, "b", []int{9}).end)
 	close(first.end)
 	second := on.expect(t, "a", []int{2, 3, 4})
-	lanes.Submit("a", request{n: 5})
+	pool.Submit("a", request{n: 5})
 	close(second.end)
 	close(on.expect(t, "a", []int{5}).end)
 }
@@ -112,11 +112,11 @@ func TestBatches(t *testing.T) {
 // A batch has a bounded number of requests and bytes, and at least one request.
 func TestBatchLimits(t *testing.T) {
 	t.Parallel()
-	lanes, on := newLanes(t, batch.Limits{Requests: 3, Bytes: 100})
-	lanes.Submit("a", request{n: 0})
+	pool, on := newPool(t, batch.Limits{Requests: 3, Bytes: 100})
+	pool.Submit("a", request{n: 0})
 	held := on.expect(t, "a", []int{0})
 	for n, size := range []int{1, 1, 1, 1, 200, 60, 40, 1} {
-		lanes.Submit("a", request{n: n, size: size})
+		pool.Submit("a", request{n: n, size: size})
 	}
 	close(held.end)
 	for _, want := range [][]int{{0, 1, 2}, {3}, {4}, {5, 6}, {7}} {
@@ -128,10 +128,10 @@ func TestBatchLimits(t *testing.T) {
 func TestLineIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		lanes, on := newLanes(t, batch.Limits{Requests: 1, Bytes: 100, Wait: time.Second})
+		pool, on := newPool(t, batch.Limits{Requests: 1, Bytes: 100, Wait: time.Second})
 		submit := func(n int, want bool) {
 			t.Helper()
-			if got := lanes.Submit("a", request{n: n, arrived: time.Now()}); got != want {
+			if got := pool.Submit("a", request{n: n, arrived: time.Now()}); got != want {
 				t.Errorf("request %d has a place: %t", n, got)
 			}
 		}
@@ -153,29 +153,29 @@ func TestLineIsBounded(t *testing.T) {
 	})
 }
 
-// Lanes are reused and end on Stop. Submitted requests are done.
+// Slots are reused and end on Stop. Submitted requests are done.
 func TestStop(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		lanes, on := newLanes(t, roomy)
-		lanes.Submit("a", request{n: 1})
+		pool, on := newPool(t, roomy)
+		pool.Submit("a", request{n: 1})
 		held := on.expect(t, "a", []int{1})
-		lanes.Submit("b", request{n: 9})
+		pool.Submit("b", request{n: 9})
 		close(on.expect(t, "b", []int{9}).end)
 		synctest.Wait()
-		if n := lanes.Idle(); n != 1 {
-			t.Errorf("%d lanes wait for work, expected 1", n)
+		if n := pool.Idle(); n != 1 {
+			t.Errorf("%d slots wait for work, expected 1", n)
 		}
-		lanes.Submit("a", request{n: 2})
-		lanes.Stop()
+		pool.Submit("a", request{n: 2})
+		pool.Stop()
 		close(held.end)
 		close(on.expect(t, "a", []int{2}).end)
-		lanes.Wait()
-		lanes.Submit("a", request{n: 3})
+		pool.Wait()
+		pool.Submit("a", request{n: 3})
 		close(on.expect(t, "a", []int{3}).end)
-		lanes.Wait()
-		if n := lanes.Idle(); n > 0 {
-			t.Errorf("%d lanes wait after the end", n)
+		pool.Wait()
+		if n := pool.Idle(); n > 0 {
+			t.Errorf("%d slots wait after the end", n)
 		}
 	})
 }
@@ -184,36 +184,36 @@ func TestStop(t *testing.T) {
 func TestKeysOneAfterAnother(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		lanes, on := newLanes(t, roomy)
-		lanes.Submit("a", request{n: 1})
+		pool, on := newPool(t, roomy)
+		pool.Submit("a", request{n: 1})
 		close(on.expect(t, "a", []int{1}).end)
 		synctest.Wait()
-		lanes.Submit("b", request{n: 2})
+		pool.Submit("b", request{n: 2})
 		held := on.expect(t, "b", []int{2})
-		lanes.Submit("a", request{n: 3})
+		pool.Submit("a", request{n: 3})
 		close(on.expect(t, "a", []int{3}).end)
 		close(held.end)
 	})
 }
 
-// Lanes without work are kept and used again, but not too many.
-func TestIdleLanes(t *testing.T) {
+// Slots without work are kept and used again, but not too many.
+func TestIdleSlots(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const most = 64
-		lanes, on := newLanes(t, roomy)
+		pool, on := newPool(t, roomy)
 		for round := range 2 {
 			var held []begun
 			for key := range most + 10 {
-				lanes.Submit(string(rune('a'+key)), request{})
+				pool.Submit(string(rune('a'+key)), request{})
 				held = append(held, <-on.begun)
 			}
 			for _, b := range held {
 				close(b.end)
 			}
 			synctest.Wait()
-			if n := lanes.Idle(); n != most {
-				t.Errorf("%d lanes wait for work, expected %d", n, most)
+			if n := pool.Idle(); n != most {
+				t.Errorf("%d slots wait for work, expected %d", n, most)
 			}
 			if n, want := on.workers.Load(), int32(most+10*(1+round)); n != want {
 				t.Errorf("%d workers were made, expected %d", n, want)
@@ -227,11 +227,11 @@ func TestIdleLanes(t *testing.T) {
 func TestStuck(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		lanes, on := newLanes(t, roomy)
-		submit := func(n int) { lanes.Submit("a", request{n: n, arrived: time.Now()}) }
+		pool, on := newPool(t, roomy)
+		submit := func(n int) { pool.Submit("a", request{n: n, arrived: time.Now()}) }
 		submit(1)
 		b := <-on.begun
-		b.lane.SetBusy(true)
+		b.slot.SetBusy(true)
 		submit(2)
 		<-time.After(3 * time.Second)
 		submit(3)
@@ -248,15 +248,15 @@ func TestStuck(t *testing.T) {
 		late(1999*time.Millisecond, 4)
 		late(2999 * time.Millisecond) // still stuck
 		submit(5)
-		b.lane.SetBusy(false)
+		b.slot.SetBusy(false)
 		<-time.After(time.Hour)
 		if len(on.stuck) > 0 {
 			t.Error("late although nothing is under way")
 		}
-		b.lane.SetBusy(true)
+		b.slot.SetBusy(true)
 		start = time.Now()
 		late(4*time.Second, 5)
-		b.lane.SetBusy(false)
+		b.slot.SetBusy(false)
 		close(b.end)
 	})
 }

@@ -15,21 +15,21 @@ import (
 	"time"
 )
 
-// Parts are the parts of pqd that run, in the order in which they started.
-type Parts []part
+// Running are the services of pqd that run, in the order in which they started.
+type Running []service
 
-type part struct {
+type service struct {
 	stopping string // what failed if stop fails
 	stop     func() error
 }
 
-// Add adds a part that has started. stopping says what failed if stop fails.
-func (p *Parts) Add(stopping string, stop func() error) {
-	*p = append(*p, part{stopping, stop})
+// Add adds a service that has started. stopping says what failed if stop fails.
+func (p *Running) Add(stopping string, stop func() error) {
+	*p = append(*p, service{stopping, stop})
 }
 
-// InBackground adds a part that runs until its context ends.
-func (p *Parts) InBackground(ctx context.Context, run func(context.Context)) {
+// InBackground adds a service that runs until its context ends.
+func (p *Running) InBackground(ctx context.Context, run func(context.Context)) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	running.Go(func() { run(ctx) })
@@ -40,11 +40,11 @@ func (p *Parts) InBackground(ctx context.Context, run func(context.Context)) {
 	})
 }
 
-// Stop stops all parts in reverse order and returns what failed.
-func (p *Parts) Stop() (err error) {
-	for _, part := range slices.Backward(*p) {
-		if failure := part.stop(); failure != nil {
-			err = errors.Join(err, fmt.Errorf("%s: %w", part.stopping, failure))
+// Stop stops all services in reverse order and returns what failed.
+func (p *Running) Stop() (err error) {
+	for _, service := range slices.Backward(*p) {
+		if failure := service.stop(); failure != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", service.stopping, failure))
 		}
 	}
 	return err

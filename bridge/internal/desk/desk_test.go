@@ -22,7 +22,7 @@ import (
 func TestTransactionTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := Lane{Keeper: NewKeeper(slog.New(slog.DiscardHandler)), Pace: batch.Patience{First: TxTimeout, Then: TxTimeoutDown}}
+		l := Desk{Keeper: NewKeeper(slog.New(slog.DiscardHandler)), Pace: batch.Patience{First: TxTimeout, Then: TxTimeoutDown}}
 		expect := func(want time.Duration) {
 			t.Helper()
 			ctx, cancel := l.timeout()
@@ -39,8 +39,8 @@ func TestTransactionTimeout(t *testing.T) {
 	})
 }
 
-// A lane is busy during its transactions, and not after them, whether they succeed or not.
-func TestLaneIsBusyDuringTransactions(t *testing.T) {
+// A desk is busy during its transactions, and not after them, whether they succeed or not.
+func TestDeskIsBusyDuringTransactions(t *testing.T) {
 	t.Parallel()
 	db, err := local.Open("store", local.Options{FS: vfs.NewMem(), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -56,7 +56,7 @@ func TestLaneIsBusyDuringTransactions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := Lane{
+	l := Desk{
 		Pace: batch.Patience{First: TxTimeout, Then: TxTimeoutDown},
 		Wire: wire, Store: store, Keeper: NewKeeper(slog.New(slog.DiscardHandler)),
 		setBusy: func(now bool) { busy = now },
@@ -64,7 +64,7 @@ func TestLaneIsBusyDuringTransactions(t *testing.T) {
 	for _, want := range []error{nil, fdbpq.ErrNoQueue} {
 		err := l.Update(func(kv.Tx) error {
 			if !busy {
-				t.Error("the lane is not busy during its transaction")
+				t.Error("the desk is not busy during its transaction")
 			}
 			return want
 		})

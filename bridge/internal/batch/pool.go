@@ -14,13 +14,13 @@ import (
 	"time"
 )
 
-// Worker does the work of one lane, one batch after the other. It belongs to the lane's goroutine and may keep buffers from batch to
+// Worker does the work of one slot, one batch after the other. It belongs to the slot's goroutine and may keep buffers from batch to
 // batch.
 type Worker[R any] interface {
-	// Begin is called when the lane turns to a key.
+	// Begin is called when the slot turns to a key.
 	Begin(key string)
 
-	// Work does a batch. The slice is the lane's and used again afterwards.
+	// Work does a batch. The slice is the slot's and used again afterwards.
 	Work([]R)
 }
 
@@ -38,13 +38,13 @@ type Limits struct {
 // each further Then, the requests are handed back that have waited for Then.
 type Patience struct{ First, Then time.Duration }
 
-// Options configure lanes. All but Patience are required.
+// Options configure a pool. All but Patience are required.
 type Options[R any] struct {
 	Limits   Limits
 	Patience Patience
 
-	// Worker returns the worker of a new lane.
-	Worker func(*Lane[R]) Worker[R]
+	// Worker returns the worker of a new slot.
+	Worker func(*Slot[R]) Worker[R]
 
 	// Size returns the number of bytes that a request takes of Limits.Bytes.
 	Size func(R) int
@@ -57,117 +57,117 @@ type Options[R any] struct {
 	Stuck func([]R)
 }
 
-// maxIdle bounds the idle lanes, with their goroutines and the memory of their workers, that wait for further work.
+// maxIdle bounds the idle slots, with their goroutines and the memory of their workers, that wait for further work.
 const maxIdle = 64
 
-// Lanes do one kind of work. Each key with work has a line of requests, and a lane that serves the line.
-type Lanes[R any] struct {
+// Pool does one kind of work. Each key with work has a line of requests, and a slot that serves the line.
+type Pool[R any] struct {
 	options Options[R]
 
 	mu      sync.Mutex
 	active  map[string]*queueLine[R]
-	idle    []*Lane[R]      // to be used again, with their buffers and grown stacks
+	idle    []*Slot[R]      // to be used again, with their buffers and grown stacks
 	lines   []*queueLine[R] // to be used again
 	stopped bool
 
-	running sync.WaitGroup // the lanes' goroutines
+	running sync.WaitGroup // the slots' goroutines
 }
 
-// New returns lanes without work.
-func New[R any](o Options[R]) *Lanes[R] {
-	return &Lanes[R]{options: o, active: make(map[string]*queueLine[R])}
+// New returns a pool without work.
+func New[R any](o Options[R]) *Pool[R] {
+	return &Pool[R]{options: o, active: make(map[string]*queueLine[R])}
 }
 
 // Submit appends a request to the line of its key. It returns false, and leaves the request to the caller, when
 // Limits.Wait forbids that.
-func (ls *Lanes[R]) Submit(key string, r R) bool {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	l := ls.lineOf(key)
-	o := &ls.options
-	if o.Limits.Wait > 0 && len(l.pending) > 0 && o.Waited(l.pending[0]) > o.Limits.Wait {
+func (p *Pool[R]) Submit(key string, r R) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.lineOf(key)
+	o := &p.options
+	if o.Limits.Wait > 0 && len(s.pending) > 0 && o.Waited(s.pending[0]) > o.Limits.Wait {
 		return false
 	}
-	l.pending = append(l.pending, r)
-	ls.start(l)
+	s.pending = append(s.pending, r)
+	p.start(s)
 	return true
 }
 
-// Idle returns the number of lanes without work.
-func (ls *Lanes[R]) Idle() int {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	return len(ls.idle)
+// Idle returns the number of slots without work.
+func (p *Pool[R]) Idle() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.idle)
 }
 
 // lineOf returns the line of a key. The lock is held.
-func (ls *Lanes[R]) lineOf(key string) *queueLine[R] {
-	l := ls.active[key]
-	if l != nil {
-		return l
+func (p *Pool[R]) lineOf(key string) *queueLine[R] {
+	s := p.active[key]
+	if s != nil {
+		return s
 	}
-	if n := len(ls.lines); n > 0 {
-		l, ls.lines = ls.lines[n-1], ls.lines[:n-1]
+	if n := len(p.lines); n > 0 {
+		s, p.lines = p.lines[n-1], p.lines[:n-1]
 	} else {
-		l = &queueLine[R]{}
+		s = &queueLine[R]{}
 	}
-	l.key = key
-	ls.active[key] = l
-	return l
+	s.key = key
+	p.active[key] = s
+	return s
 }
 
-// start has a lane serve a line, unless one does. The lock is held; the lane takes it to make its first batch.
-func (ls *Lanes[R]) start(at *queueLine[R]) {
+// start has a slot serve a line, unless one does. The lock is held; the slot takes it to make its first batch.
+func (p *Pool[R]) start(at *queueLine[R]) {
 	if at.served {
 		return
 	}
-	var l *Lane[R]
-	if n := len(ls.idle); n > 0 {
-		l, ls.idle = ls.idle[n-1], ls.idle[:n-1]
+	var s *Slot[R]
+	if n := len(p.idle); n > 0 {
+		s, p.idle = p.idle[n-1], p.idle[:n-1]
 	} else {
-		l = &Lane[R]{of: ls, lines: make(chan *queueLine[R], 1)}
-		l.worker = ls.options.Worker(l)
-		ls.running.Go(l.run)
+		s = &Slot[R]{of: p, lines: make(chan *queueLine[R], 1)}
+		s.worker = p.options.Worker(s)
+		p.running.Go(s.run)
 	}
 	at.served = true
-	l.lines <- at
+	s.lines <- at
 }
 
-// rest ends the service of a lane at its line. The lock is held.
-func (ls *Lanes[R]) rest(l *Lane[R]) {
-	line := l.line
+// rest ends the service of a slot at its line. The lock is held.
+func (p *Pool[R]) rest(s *Slot[R]) {
+	line := s.line
 	line.served = false
-	delete(ls.active, line.key)
-	if len(ls.lines) < maxIdle {
-		ls.lines = append(ls.lines, line)
+	delete(p.active, line.key)
+	if len(p.lines) < maxIdle {
+		p.lines = append(p.lines, line)
 	}
-	if ls.stopped || len(ls.idle) == maxIdle {
-		close(l.lines)
+	if p.stopped || len(p.idle) == maxIdle {
+		close(s.lines)
 	} else {
-		ls.idle = append(ls.idle, l)
+		p.idle = append(p.idle, s)
 	}
 }
 
-// Stop ends the idle lanes, and the others when they become idle. Requests submitted
+// Stop ends the idle slots, and the others when they become idle. Requests submitted
 // afterwards are still done.
-func (ls *Lanes[R]) Stop() {
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	ls.stopped = true
-	for _, l := range ls.idle {
-		close(l.lines)
+func (p *Pool[R]) Stop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stopped = true
+	for _, s := range p.idle {
+		close(s.lines)
 	}
-	ls.idle = nil
+	p.idle = nil
 }
 
-// Wait returns when all lanes have ended. Only after Stop.
-func (ls *Lanes[R]) Wait() { ls.running.Wait() }
+// Wait returns when all slots have ended. Only after Stop.
+func (p *Pool[R]) Wait() { p.running.Wait() }
 
-// Lane does the batches of one key at a time, one batch after another.
-type Lane[R any] struct {
-	of     *Lanes[R]
+// Slot does the batches of one key at a time, one batch after another.
+type Slot[R any] struct {
+	of     *Pool[R]
 	worker Worker[R]
-	lines  chan *queueLine[R] // the line to serve next; closed to end the lane
+	lines  chan *queueLine[R] // the line to serve next; closed to end the slot
 	line   *queueLine[R]      // the line that it serves
 
 	now []R // the present batch
@@ -177,26 +177,26 @@ type Lane[R any] struct {
 	relief *time.Timer // calls relieve when it takes too long
 }
 
-func (l *Lane[R]) run() {
-	for l.line = range l.lines {
-		l.worker.Begin(l.line.key)
-		for l.next() {
-			l.worker.Work(l.now)
-			clear(l.now)
-			l.now = l.now[:0]
+func (s *Slot[R]) run() {
+	for s.line = range s.lines {
+		s.worker.Begin(s.line.key)
+		for s.next() {
+			s.worker.Work(s.now)
+			clear(s.now)
+			s.now = s.now[:0]
 		}
 	}
 }
 
-// next makes the next batch. Without work the lane becomes idle.
-func (l *Lane[R]) next() bool {
-	l.of.mu.Lock()
-	defer l.of.mu.Unlock()
-	line, o := l.line, &l.of.options
-	if l.now = shift(l.now, &line.pending, o.fitting(line.pending)); len(l.now) > 0 {
+// next makes the next batch. Without work the slot becomes idle.
+func (s *Slot[R]) next() bool {
+	s.of.mu.Lock()
+	defer s.of.mu.Unlock()
+	line, o := s.line, &s.of.options
+	if s.now = shift(s.now, &line.pending, o.fitting(line.pending)); len(s.now) > 0 {
 		return true
 	}
-	l.of.rest(l)
+	s.of.rest(s)
 	return false
 }
 
@@ -228,35 +228,35 @@ func shift[R any](to []R, line *[]R, n int) []R {
 }
 
 // SetBusy says whether a transaction is under way. Stuck gets the requests that wait for too long behind it.
-func (l *Lane[R]) SetBusy(busy bool) {
-	l.of.mu.Lock()
-	defer l.of.mu.Unlock()
-	l.busy = busy
+func (s *Slot[R]) SetBusy(busy bool) {
+	s.of.mu.Lock()
+	defer s.of.mu.Unlock()
+	s.busy = busy
 	switch {
-	case busy && l.relief == nil:
-		l.relief = time.AfterFunc(l.of.options.Patience.First, l.relieve)
+	case busy && s.relief == nil:
+		s.relief = time.AfterFunc(s.of.options.Patience.First, s.relieve)
 	case busy:
-		l.relief.Reset(l.of.options.Patience.First)
+		s.relief.Reset(s.of.options.Patience.First)
 	}
 }
 
-func (l *Lane[R]) relieve() {
-	if late, stuck := l.late(); stuck {
-		l.of.options.Stuck(late)
+func (s *Slot[R]) relieve() {
+	if late, stuck := s.late(); stuck {
+		s.of.options.Stuck(late)
 	}
 }
 
 // late removes the requests that have waited for too long from the line, in their order, and sets the timer again.
 // stuck is false when the transaction has ended meanwhile.
-func (l *Lane[R]) late() (late []R, stuck bool) {
-	l.of.mu.Lock()
-	defer l.of.mu.Unlock()
-	if !l.busy {
+func (s *Slot[R]) late() (late []R, stuck bool) {
+	s.of.mu.Lock()
+	defer s.of.mu.Unlock()
+	if !s.busy {
 		return nil, false
 	}
-	o := &l.of.options
-	l.relief.Reset(o.Patience.Then)
-	return shiftLate(&l.line.pending, o.Patience.Then, o.Waited), true
+	o := &s.of.options
+	s.relief.Reset(o.Patience.Then)
+	return shiftLate(&s.line.pending, o.Patience.Then, o.Waited), true
 }
 
 // shiftLate removes the first requests of a line, as far as they have waited for longer than patience.
@@ -268,11 +268,11 @@ func shiftLate[R any](line *[]R, patience time.Duration, waited func(R) time.Dur
 	return shift(nil, line, n)
 }
 
-// queueLine has the requests of a key that wait. [Lanes].mu guards its fields.
+// queueLine has the requests of a key that wait. [Pool].mu guards its fields.
 type queueLine[R any] struct {
 	key     string
 	pending []R
-	served  bool // a lane serves it
+	served  bool // a slot serves it
 }
 
 // Transactions runs requests as transactions, and ends them.
@@ -294,37 +294,37 @@ type Transactions[R any] interface {
 // Run serves requests in their order with as few transactions as it can. When a request makes a transaction fail, the
 // requests before it run without it, then it runs alone, and then the rest. Each request is answered once.
 func Run[R any](requests []R, t Transactions[R]) {
-	part := NewPart(len(requests))
+	bisection := NewBisection(len(requests))
 	for len(requests) > 0 {
-		n, err := t.Try(requests[:part.Len()])
-		if err != nil && !t.Common(err) && part.Shrink(n) {
+		n, err := t.Try(requests[:bisection.Len()])
+		if err != nil && !t.Common(err) && bisection.Shrink(n) {
 			continue
 		}
 		if err != nil {
-			n = part.Len()
+			n = bisection.Len()
 		}
 		t.Answer(requests[:n], err)
-		part.Ended(n)
+		bisection.Ended(n)
 		requests = requests[n:]
 	}
 }
 
-// Part counts the first requests of a batch that the next transaction takes.
-type Part struct {
+// Bisection counts the first requests of a batch that the next transaction takes.
+type Bisection struct {
 	left       int // requests that have not ended
 	n          int // the first requests, which the transaction takes
 	poisonedAt int // the first requests, of which one fails the transaction; 0: not known
 }
 
-// NewPart returns the part that has all of n requests.
-func NewPart(n int) Part { return Part{left: n, n: n} }
+// NewBisection returns one whose next transaction takes all of n requests.
+func NewBisection(n int) Bisection { return Bisection{left: n, n: n} }
 
 // Len returns the number of requests that the next transaction takes.
-func (p *Part) Len() int { return p.n }
+func (p *Bisection) Len() int { return p.n }
 
-// Shrink makes the part smaller after a transaction has failed. at is the index of the request that failed it, or Len
-// if that is unknown. It returns false when the part has a single request.
-func (p *Part) Shrink(at int) bool {
+// Shrink has the next transaction take fewer after a transaction has failed. at is the index of the request that failed it, or Len
+// if that is unknown. It returns false when that is a single request.
+func (p *Bisection) Shrink(at int) bool {
 	switch {
 	case p.n == 1:
 		return false
@@ -336,8 +336,8 @@ func (p *Part) Shrink(at int) bool {
 	return true
 }
 
-// Ended removes the first n requests, which have ended, and chooses the next part.
-func (p *Part) Ended(n int) {
+// Ended removes the first n requests, which have ended, and chooses the next ones.
+func (p *Bisection) Ended(n int) {
 	p.left -= n
 	p.poisonedAt = max(0, p.poisonedAt-n)
 	p.n = p.left

@@ -1,4 +1,4 @@
-// Package desk is where requests meet the store. It has the parts that every kind of work on queues needs: [Lane] is one
+// Package desk is where requests meet the store. It has the parts that every kind of work on queues needs: [Desk] is one
 // queue's access to the store, [Turns] serve many queues in one transaction, [Changes] are a queue's part in turns of changes,
 // and [Keeper] knows whether the store commits.
 //
@@ -42,8 +42,8 @@ const TxTimeout = 4 * time.Second
 // waited while others failed.
 const TxTimeoutDown = time.Second
 
-// Lane has the parts that every kind of work on one queue needs.
-type Lane struct {
+// Desk has the parts that every kind of work on one queue needs.
+type Desk struct {
 	*request.Responder
 	*codec.Wire
 	Events    *events.Announcer
@@ -55,7 +55,7 @@ type Lane struct {
 	Patience  batch.Patience
 	Pace      batch.Patience // how long a transaction may take
 	Slow      time.Duration  // how long the part of a queue in a turn may take; 0: see slowPart
-	Room      Room
+	Admit     Admit
 	Reserve   func() error                  // why the store serves only what makes room; nil: it does not
 	Last      func() error                  // why it serves only what ends items, where Reserve says that it serves little
 	Tenants   *tenants.Tenants              // nil: there are none
@@ -67,17 +67,17 @@ type Lane struct {
 }
 
 // Begin turns to a queue.
-func (l *Lane) Begin(queue string) { l.Queue = l.Store.Queue(queue) }
+func (l *Desk) Begin(queue string) { l.Queue = l.Store.Queue(queue) }
 
 // Common reports whether an error concerns all requests of a batch: an outage, a full store, or a tenant that may have no
 // further queue.
-func (l *Lane) Common(err error) bool {
+func (l *Desk) Common(err error) bool {
 	var f *failure.Failure
 	return failure.IsOutage(err) || errors.As(err, &f) && (f.Reason == protocol.ReasonStoreFull || f.Reason == protocol.ReasonQuotaQueues)
 }
 
 // Update runs a transaction that takes effect exactly once.
-func (l *Lane) Update(fn func(kv.Tx) error) error {
+func (l *Desk) Update(fn func(kv.Tx) error) error {
 	ctx, cancel := l.timeout()
 	defer cancel()
 	l.Limit.Refresh()
@@ -93,7 +93,7 @@ func (l *Lane) Update(fn func(kv.Tx) error) error {
 }
 
 // View runs fn on one state of the store.
-func (l *Lane) View(fn func(kv.Reader) error) error {
+func (l *Desk) View(fn func(kv.Reader) error) error {
 	ctx, cancel := l.timeout()
 	defer cancel()
 	l.Limit.Refresh()
@@ -103,7 +103,7 @@ func (l *Lane) View(fn func(kv.Reader) error) error {
 }
 
 // Metered returns the transaction, whose rows count if the queue has a tenant.
-func (l *Lane) Metered(tx kv.Tx) kv.Tx {
+func (l *Desk) Metered(tx kv.Tx) kv.Tx {
 	if l.Tenants == nil {
 		return tx
 	}
@@ -111,17 +111,17 @@ func (l *Lane) Metered(tx kv.Tx) kv.Tx {
 }
 
 // Tenant returns the tenant of the queue, nil if there is none.
-func (l *Lane) Tenant() *tenants.Tenant { return l.Tenants.OfQueue(l.Queue.Name()) }
+func (l *Desk) Tenant() *tenants.Tenant { return l.Tenants.OfQueue(l.Queue.Name()) }
 
 // Weigh charges the rows of a transaction, as far as they cost more than was paid for its requests and items.
-func (l *Lane) Weigh(paid int) {
+func (l *Desk) Weigh(paid int) {
 	if cost := tenants.CostOfRows(l.Meter.End(), paid); cost > 0 {
 		l.Tenant().Weigh(cost)
 	}
 }
 
 // WeighEach charges the tenant of the queue for the rows of all requests.
-func WeighEach[W Work](l *Lane, requests []W) {
+func WeighEach[W Work](l *Desk, requests []W) {
 	cost := 0
 	for _, r := range requests {
 		cost += r.Head().RowsCost
@@ -131,10 +131,10 @@ func WeighEach[W Work](l *Lane, requests []W) {
 	}
 }
 
-// Receiving returns the queue of the lane for a transaction with new items of this many bytes, and the admission of the
+// Receiving returns the queue for a transaction with new items of this many bytes, and the admission of the
 // tenant, which the caller ends after the transaction. If the store or the tenant has no room, full says why: the queue then
 // takes no new items, and still recognizes repeated pushes.
-func (l *Lane) Receiving(items, bytes int) (queue fdbpq.Queue, to *tenants.Admission, full error) {
+func (l *Desk) Receiving(items, bytes int) (queue fdbpq.Queue, to *tenants.Admission, full error) {
 	queue = l.Queue
 	if t := l.Tenants.OfQueue(queue.Name()); t != nil {
 		to = t.Open()
@@ -144,7 +144,7 @@ func (l *Lane) Receiving(items, bytes int) (queue fdbpq.Queue, to *tenants.Admis
 		}
 		queue = queue.Making(making)
 	}
-	if full = l.Room(to, items, bytes); full != nil {
+	if full = l.Admit(to, items, bytes); full != nil {
 		queue = queue.Full(full)
 	}
 	return queue, to, full
@@ -152,7 +152,7 @@ func (l *Lane) Receiving(items, bytes int) (queue fdbpq.Queue, to *tenants.Admis
 
 // counted reports whether the queue counts among those of its tenant already. A transaction that may not make its queue
 // fails for the queues that share it, too. So a tenant with too many queues is refused before.
-func (l *Lane) counted() bool {
+func (l *Desk) counted() bool {
 	var counted bool
 	err := l.View(func(r kv.Reader) (err error) {
 		counted, err = l.Queue.Counted(r)
@@ -162,9 +162,9 @@ func (l *Lane) counted() bool {
 }
 
 // Waited is how long a request has waited.
-func (l *Lane) Waited(w Work) time.Duration { return l.Since(w.Head().Arrived) }
+func (l *Desk) Waited(w Work) time.Duration { return l.Since(w.Head().Arrived) }
 
-func (l *Lane) timeout() (context.Context, context.CancelFunc) {
+func (l *Desk) timeout() (context.Context, context.CancelFunc) {
 	d := l.Pace.First
 	if l.Keeper.Ready() != nil {
 		d = l.Pace.Then
@@ -175,12 +175,12 @@ func (l *Lane) timeout() (context.Context, context.CancelFunc) {
 // errStuck: the result of a commit has been unknown for too long.
 var errStuck = fmt.Errorf("%w: a transaction does not end", kv.ErrUnavailable)
 
-// NewLanes returns the lanes of a kind of work that shares nothing with other queues: each queue has a lane of its own.
-func NewLanes[W Work](base Lane, worker func(*Lane) batch.Worker[W]) *batch.Lanes[W] {
+// NewPool returns the pool of a kind of work that shares nothing with other queues: each queue has batches of its own.
+func NewPool[W Work](base Desk, worker func(*Desk) batch.Worker[W]) *batch.Pool[W] {
 	return batch.New(batch.Options[W]{
 		Limits:   base.Batch,
 		Patience: base.Patience,
-		Worker: func(of *batch.Lane[W]) batch.Worker[W] {
+		Worker: func(of *batch.Slot[W]) batch.Worker[W] {
 			l := base
 			l.setBusy = of.SetBusy
 			return worker(&l)
@@ -192,7 +192,7 @@ func NewLanes[W Work](base Lane, worker func(*Lane) batch.Worker[W]) *batch.Lane
 }
 
 // RefuseStuck refuses requests that have waited for too long behind a transaction that does not end.
-func RefuseStuck[W Work](l *Lane, late []W) {
+func RefuseStuck[W Work](l *Desk, late []W) {
 	l.Keeper.Notice(errStuck)
 	request.RefuseAll(l.Responder, late, errStuck)
 }
@@ -203,10 +203,10 @@ type (
 	Part  = turns.Part[Work, kv.Tx]
 )
 
-// Taking says which requests take turns together, and how.
-type Taking struct {
-	// Part makes the part of a queue for requests of a kind. The lane is its own.
-	Part func(kind int, l *Lane) Part
+// TurnOptions says which requests take turns together, and how.
+type TurnOptions struct {
+	// Part makes the part of a queue for requests of a kind. The desk is its own.
+	Part func(kind int, l *Desk) Part
 
 	// Weight is how many items a request has. Nil: each has one.
 	Weight func(Work) int
@@ -233,7 +233,7 @@ const (
 )
 
 // NewTurns returns turns. Each part works on a copy of base.
-func NewTurns(base Lane, exclusive bool, t Taking) *Turns {
+func NewTurns(base Desk, exclusive bool, t TurnOptions) *Turns {
 	o := turns.Options[Work, kv.Tx]{
 		Limits:   base.Batch,
 		Turns:    1,
