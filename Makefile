@@ -52,8 +52,8 @@ OTHERS  = $(LONGEST) $(filter-out $(shell $(LIST) $(RACED)),$(shell $(LIST) ./..
 SIZED   = ./bridge ./fdbpq/kv/local ./internal/gateway
 SIZES   = ^Test(MetricsAreBounded|LinkTakesTheLargestItem|PowerLoss|Salvage|ConformanceAfterPowerLoss|GapsNeverHideRows|PowerLossWithoutSync|OpenOnFailingDisk|OverwritingKeepsTransactionsSmall|LargestPayload|SourceStopsAtAMessageThatIsTooLarge|Order|Longest|NestedBodies)$$
 
-# Everything, with the race detector.
-EVERYTHING = -race -vet=off -parallel 4 -timeout 2h
+# Everything, with the race detector, one package at a time: the tests of the night fill a machine each, with many programs.
+EVERYTHING = -race -vet=off -p 1 -parallel 2 -timeout 2h
 LIMIT    = 1h
 
 CAMPAIGNS = $(addprefix campaign/,model linearize callers simulate forge netfaults powercut diskfaults cluster gaps foundationdb schedules sources links results celery imports bulk deploys soak console crowd overload tenants versions)
@@ -136,7 +136,7 @@ test-foundationdb: ## tests on FoundationDB, in 15 minutes at most; a failure wh
 
 test-foundationdb-whole:
 	$(if $(FDB),,@echo '$(NO_FDB)'; exit 1)
-	$(FDB_SUITE) -limit 1h -flaky bin/test/flaky -most 1h -whole -- -programs $(EVERYTHING) -tags fdb -p 1 $(FDB_WHOLE)
+	$(FDB_SUITE) -limit 1h -flaky bin/test/flaky -most 1h -whole -- -programs $(EVERYTHING) -tags fdb $(FDB_WHOLE)
 
 check-foundationdb:
 	@$(if $(FDB),$(MAKE) --no-print-directory test-foundationdb,echo '*** NOT TESTED ON FOUNDATIONDB: $(NO_FDB) ***')

@@ -223,7 +223,7 @@ test("a reason of several lines has a message of its own", async () => {
 });
 
 test("a full queue takes what fits", async () => {
-  const own = new Client(await connection(), { timeout: patience, retryFor: 1 });
+  const own = new Client(await connection(), { timeout: patience, retryFor: 1, askAgainAfter: patience });
   const q = queue(own);
   await q.configure({ max_length: 3 });
   const results = await Promise.allSettled(some(q, 64));
