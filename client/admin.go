@@ -21,6 +21,7 @@ type Cause = protocol.Cause
 const (
 	CauseFlows     = protocol.CauseFlows     // nothing keeps items from being handed out
 	CauseBand      = protocol.CauseBand      // all clients ask for other priorities
+	CauseFailing   = protocol.CauseFailing   // the items that are tried fail
 	CauseNoWorkers = protocol.CauseNoWorkers // items are ready, and no client asks for them
 	CauseUnknown   = protocol.CauseUnknown   // items are ready, and some bridges have not said whether clients ask there
 

@@ -27,15 +27,16 @@ type Held struct {
 // Explanation is what keeps the items of a queue, or a single item, from being handed out.
 type Explanation struct {
 	Cause    Reason
-	WaitsFor WaitsFor  // of ReasonBlocked: what the first ready item waits for
-	Key      string    // whose item that is
-	Item     *ID       // whose lease or delay is meant, or that comes first, if it is known
-	Holder   string    // of that lease: what its holder calls itself
-	Since    time.Time // by this process's wall clock: when that lease, or the batch of the link, began
-	Until    time.Time // when the lease or the delay ends, or a rate allows a delivery
-	AtLeast  bool      // not all leases or delays were looked at: one may be older, or end sooner
-	Link     string    // of ReasonHeld: that holds the item, or most of them
-	Refuses  error     // the reason why the queue takes no item, however small; nil where a small item has room
+	WaitsFor WaitsFor   // of ReasonBlocked: what the first ready item waits for
+	Key      string     // whose item that is
+	Item     *ID        // whose lease or delay is meant, or that comes first, if it is known
+	Holder   string     // of that lease: what its holder calls itself
+	Since    time.Time  // by this process's wall clock: when that lease, or the batch of the link, began
+	Until    time.Time  // when the lease or the delay ends, or a rate allows a delivery
+	AtLeast  bool       // not all leases or delays were looked at: one may be older, or end sooner
+	Link     string     // of ReasonHeld: that holds the item, or most of them
+	Failed   FailedItem // of ExplainItem: what the item tells of its failures
+	Refuses  error      // the reason why the queue takes no item, however small; nil where a small item has room
 }
 
 // The bounds of what an explanation reads.
@@ -81,6 +82,14 @@ func (q Queue) ExplainItem(r kv.Reader, item *StoredItem) (e Explanation, err er
 		return e, err
 	}
 	x := qtx.explains
+	if e, err = x.item(r, item); err == nil {
+		e.Failed, err = failedOf(x.queueRows, item)
+	}
+	return e, err
+}
+
+// item is ExplainItem without the failures.
+func (x explains) item(r kv.Reader, item *StoredItem) (e Explanation, err error) {
 	own := item.ID
 	switch {
 	case item.Held:
@@ -96,7 +105,7 @@ func (q Queue) ExplainItem(r kv.Reader, item *StoredItem) (e Explanation, err er
 	case x.state.paused:
 		return Explanation{Cause: ReasonPaused}, nil
 	}
-	waits, err := qtx.keyInfos.keyWaitsFor(item.Key)
+	waits, err := x.keyInfos.keyWaitsFor(item.Key)
 	if err != nil {
 		return e, err
 	}
@@ -105,7 +114,7 @@ func (q Queue) ExplainItem(r kv.Reader, item *StoredItem) (e Explanation, err er
 	}
 	// Its key is free, or waits for a token: so does the item that goes before it.
 	e = Explanation{Cause: ReasonBlocked, WaitsFor: item.WaitsFor, Key: item.Key}
-	first, ok, err := qtx.keyIndex.first(r, item.Key)
+	first, ok, err := x.keyIndex.first(r, item.Key)
 	if err != nil || !ok {
 		return e, err
 	}

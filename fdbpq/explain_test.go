@@ -200,7 +200,11 @@ func TestExplainCosts(t *testing.T) {
 						return err
 					}
 					if explains {
-						_, err = i.Explain(oldest, held)
+						e, err := i.Explain(oldest, held)
+						if err == nil && e.Cause != fdbpq.ReasonBlocked && e.Cause != fdbpq.ReasonRate {
+							_, err = fdbpq.FailingOf(i)
+						}
+						return err
 					}
 					return err
 				})

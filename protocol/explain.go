@@ -22,6 +22,12 @@ type Explain struct {
 	AtLeast  bool      `json:"at_least,omitempty"`  // not all leases or delays were looked at: one may be older, or end sooner
 	Link     string    `json:"link,omitempty"`      // that holds the items
 
+	// Of CauseFailing, and of an item that has failed.
+	Failing       int64  `json:"failing,omitempty"`        // items that have failed, among the first ones
+	Reason        string `json:"reason,omitempty"`         // that the last failure gave
+	Attempt       int64  `json:"attempt,omitempty"`        // number of the next attempt, which is at Until
+	MaxDeliveries int64  `json:"max_deliveries,omitempty"` // attempts of which an item dies; missing: of none
+
 	Waiting int      `json:"waiting,omitempty"` // pops that wait, at all bridges that have answered
 	Bands   []string `json:"bands,omitempty"`   // of priorities, that they wait for
 }
@@ -40,6 +46,7 @@ const (
 	CauseLeased    Cause = Cause(ReasonLeased) // no item is ready, or those who have leases do not ask for more
 	CauseHeld      Cause = Cause(ReasonHeld)
 	CauseDelayed   Cause = Cause(ReasonDelayed)
+	CauseFailing   Cause = "failing"    // the items that are tried fail, and none was acknowledged for a while
 	CauseNoWorkers Cause = "no_workers" // items are ready, and nobody asks for them
 	CauseUnknown   Cause = "unknown"    // items are ready, and not all bridges have said whether somebody asks there
 
@@ -53,9 +60,30 @@ const (
 
 // Causes are all of them.
 var Causes = []Cause{
-	CauseFlows, CauseEmpty, CausePaused, CauseRate, CauseBlocked, CauseBand, CauseLeased, CauseHeld, CauseDelayed, CauseNoWorkers, CauseUnknown, CauseDeadLetters,
+	CauseFlows, CauseEmpty, CausePaused, CauseRate, CauseBlocked, CauseBand, CauseLeased, CauseHeld, CauseDelayed, CauseFailing, CauseNoWorkers, CauseUnknown,
+	CauseDeadLetters,
 	CauseFull, CauseStoreFull, CauseQuotaItems, CauseQuotaBytes,
 }
+
+// Fails reports whether the attempts of a queue fail: five at least, and more than were acknowledged, in the last ten minutes of
+// its history.
+func (h *History) Fails() bool {
+	var nacked, settled int64
+	for _, n := range lastSteps(h.Nacked) {
+		nacked += n
+	}
+	for _, n := range lastSteps(h.Settle) {
+		settled += n
+	}
+	return nacked >= failsAt && nacked > settled-nacked
+}
+
+const (
+	failsAt    = 5  // failures
+	failsSteps = 10 // minutes
+)
+
+func lastSteps(all []int64) []int64 { return all[max(0, len(all)-failsSteps):] }
 
 // HeldAfter is how long items are ready and no lease begins before [Info.HeldFor] says so.
 const HeldAfter = 2 * time.Minute

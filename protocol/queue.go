@@ -61,6 +61,7 @@ type History struct {
 	Push   []int64 `json:"push"` // items that were pushed in each step
 	Pop    []int64 `json:"pop"`
 	Settle []int64 `json:"settle"`
+	Nacked []int64 `json:"nacked"` // attempts that failed: of the settled items those that came back by -NAK
 
 	Ready   []*int64 `json:"ready,omitempty"` // how many items there were when each step ended; null: nobody looked
 	Leased  []*int64 `json:"leased,omitempty"`
@@ -76,6 +77,7 @@ type Rates struct {
 	Push   float64 `json:"push"`
 	Pop    float64 `json:"pop"`
 	Settle float64 `json:"settle"`
+	Nack   float64 `json:"nack,omitempty"` // of the settled items those that failed
 }
 
 // Purged is the answer to a purge.

@@ -848,7 +848,7 @@ export interface Config {
 
 /** Why no item of a queue, or why an item, is handed out. */
 export interface Explain {
-  cause: "flows" | "empty" | "paused" | "rate" | "blocked" | "band" | "leased" | "held" | "delayed" | "no_workers" | "unknown" | "dead_letters" | "full" | "store_full" | "quota_items" | "quota_bytes";
+  cause: "flows" | "empty" | "paused" | "rate" | "blocked" | "band" | "leased" | "held" | "delayed" | "failing" | "no_workers" | "unknown" | "dead_letters" | "full" | "store_full" | "quota_items" | "quota_bytes";
   /** One sentence. */
   text: string;
   /** What to do, if there is anything. */
@@ -868,6 +868,12 @@ export interface Explain {
   at_least?: boolean;
   /** That holds the items. */
   link?: string;
+  /** Of cause failing: how many of the first items have failed. */
+  failing?: number;
+  /** Of what the item failed last; the number of the attempt that is next, at until; and how many attempts it has. */
+  reason?: string;
+  attempt?: number;
+  max_deliveries?: number;
   /** Pops that wait at the bridges that have answered, and for which bands. */
   waiting?: number;
   bands?: string[];
@@ -905,7 +911,7 @@ export interface Info {
   schedules?: number;
   /** The first time that one of them has; missing of more than 64 schedules. */
   next_schedule?: string;
-  rates: { push: number; pop: number; settle: number };
+  rates: { push: number; pop: number; settle: number; /** Of these: attempts that failed. */ nack?: number };
   paused: boolean;
   config: Config;
 }
@@ -921,6 +927,8 @@ export interface History {
   push: number[];
   pop: number[];
   settle: number[];
+  /** Of the settled items: attempts that failed. */
+  nacked: number[];
   /** Of a queue: items when each step ended; null: nobody looked. */
   ready?: (number | null)[];
   leased?: (number | null)[];

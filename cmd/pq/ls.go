@@ -23,7 +23,8 @@ func lsCommand(s *session.Session) *cobra.Command {
 		Long: `Lists the queues with their counts, or those whose names begin with a prefix.
 DEAD are the items of the queue for dead letters. "held 3m, <holder>" is the oldest
 lease where items are ready and no worker has taken one for two minutes: workers
-that hang, or long jobs. Queues that do not exist and for which pops wait are named
+that hang, or long jobs. "failing 5" are items that have failed, where none succeeds.
+Queues that do not exist and for which pops wait are named
 before the list. If there are no queues the exit code is 3.`,
 		Example: `  # for scripts
   pq ls --names

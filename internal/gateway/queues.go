@@ -83,6 +83,7 @@ type row struct {
 	Paused    bool            `json:"paused"`
 	Cause     protocol.Cause  `json:"cause,omitempty"`    // as this bridge alone knows it
 	Refuses   protocol.Reason `json:"refuses,omitempty"`  // why the queue takes no push
+	Failing   int64           `json:"failing,omitempty"`  // items that have failed, of cause failing
 	HeldFor   float64         `json:"held_for,omitempty"` // seconds of the oldest lease, where workers take none of the items that are ready
 	Holder    string          `json:"holder,omitempty"`   // of that lease
 	Replies   bool            `json:"replies,omitempty"`  // results for one program of Celery's rpc://
@@ -135,7 +136,7 @@ func (in *input) row(name string) *row {
 		Oldest: q.Oldest, OfAll: q.OldestOfAll, AtLeast: q.OldestAtLeast, Rates: q.Rates, Paused: q.Paused,
 		Cause: q.Explain.Cause, Refuses: q.Explain.Refuses, MaxLength: q.Config.MaxLength, MaxBytes: q.Config.MaxBytes,
 	}
-	r.Replies = q.Replies()
+	r.Replies, r.Failing = q.Replies(), q.Explain.Failing
 	if held := q.HeldFor(); held > 0 {
 		r.HeldFor, r.Holder = held.Seconds(), q.Explain.Holder
 	}

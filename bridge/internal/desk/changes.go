@@ -207,8 +207,7 @@ func (l *Changes) Answer(requests []Work, err error) (served int, more bool) {
 		}
 		r.Tally(&tally)
 	}
-	l.Stats.Moved(l.Queue.Name(), request.FlowSettled, ended)
-	l.Stats.Queues.Count(l.Queue.Name(), &tally)
+	l.Stats.Settled(l.Queue.Name(), ended, &tally)
 	l.Events.Items(l.happened)
 	for _, w := range requests {
 		AnswerChange(l.Responder, w.(Change))

@@ -68,8 +68,11 @@ func (a *Announcer) Item(e fdbpq.Event) {
 	a.mu.Lock()
 	a.counts[e.Type]++
 	a.mu.Unlock()
-	if e.Type == fdbpq.EventDead {
+	switch e.Type {
+	case fdbpq.EventDead:
 		a.died(&e)
+	case fdbpq.EventLeaseLost:
+		a.stats.LeaseLost(e.Queue, e.Holder)
 	}
 	var tally request.Tally
 	tally[counters[e.Type]]++

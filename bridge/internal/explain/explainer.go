@@ -8,13 +8,13 @@ package explain
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
+	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	"github.com/pqbridge/pqbridge/bridge/internal/survey"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
@@ -29,7 +29,10 @@ type Options struct {
 	// Waiting are the pops that wait at this bridge to take items of a queue, and Lately the bands for which pops have asked
 	// here a while ago.
 	Waiting func(queue string) (n int, bands []fdbpq.Band)
-	Lately  func(queue string) []fdbpq.Band
+	Lately  func(queue string) (bands []fdbpq.Band, asked time.Time)
+
+	// Recent is how the last leases of a queue ended, as far as this bridge knows.
+	Recent func(queue string) request.Recent
 
 	// Full says why neither the store nor the owner of a queue has room for another item, or nil.
 	Full func(queue string) *failure.Failure
@@ -68,19 +71,21 @@ func New(o Options) *Explainer {
 // AskOthers has the Explainer ask the other bridges, from now on.
 func (x *Explainer) AskOthers(others Others) { x.others = others }
 
-// here is who asks at this bridge.
+// here is who asks at this bridge, and what became of the last items.
 func (x *Explainer) here(queue string) (a asking) {
 	n, bands := x.Waiting(queue)
-	a.add(asking{n, bands})
-	a.add(asking{0, x.Lately(queue)})
+	lately, asked := x.Lately(queue)
+	a.add(&asking{Waiting: n, Bands: bands, recent: recentOf(x.Recent(queue), asked)})
+	a.add(&asking{Bands: lately})
 	return a
 }
 
 // Tell answers another bridge that asks for who asks here.
 func (x *Explainer) Tell(queue []byte) []byte {
-	answer, err := json.Marshal(x.here(string(queue)))
+	here := x.here(string(queue))
+	answer, err := here.tell()
 	if err != nil {
-		return nil // impossible: these are numbers
+		return nil // impossible: these are numbers and a text
 	}
 	return answer
 }
@@ -94,7 +99,10 @@ func (x *Explainer) Queue(r kv.Reader, q fdbpq.Queue, found *survey.Found) (e Ex
 	}
 	e.leases = found.Leases(found.OldestLease, found.Held)
 	x.refuses(&e)
-	return e, x.asked(r, &e)
+	if err := x.asked(r, &e); err != nil {
+		return e, err
+	}
+	return e, x.failing(r, &e, found)
 }
 
 // Cause is the word for it.
@@ -115,6 +123,7 @@ func (x *Explainer) Item(r kv.Reader, q fdbpq.Queue, item *fdbpq.StoredItem) (e 
 		e.Died = item.Cause
 	}
 	e.Explanation, err = q.ExplainItem(r, item)
+	e.Past = e.Failed
 	if err == nil && e.Cause == fdbpq.ReasonHeld {
 		e.Link, e.Since, err = link.New(x.Store).HolderOf(r, q, item)
 	}
@@ -130,6 +139,36 @@ func (x *Explainer) Item(r kv.Reader, q fdbpq.Queue, item *fdbpq.StoredItem) (e 
 	return e, x.asked(r, &e)
 }
 
+// failing looks at the items of a queue for those that have failed, where there may be some, and nothing else keeps them.
+func (x *Explainer) failing(r kv.Reader, e *Explained, found *survey.Found) (err error) {
+	switch e.Cause {
+	case fdbpq.ReasonFlows, fdbpq.ReasonDelayed, fdbpq.ReasonLeased, Unknown:
+	default:
+		return nil
+	}
+	if e.dead {
+		return nil
+	}
+	if !e.asked {
+		e.asking, e.asked = x.here(e.queue.Name()), true
+	}
+	if e.asking.recent.Failures == 0 && found.Delayed == 0 || !e.asking.recent.mayFail() {
+		return nil
+	}
+	if e.Failing, err = fdbpq.FailingOf(&found.Inspection); err != nil || !e.fails() {
+		return err
+	}
+	if x.others != nil && e.others == nil { // another bridge may know of an acknowledgement
+		others, all, err := x.Store.Others(r)
+		if err != nil {
+			return err
+		}
+		e.others, e.more = others, !all
+	}
+	e.fail()
+	return nil
+}
+
 // refuses says why the queue takes no item.
 func (x *Explainer) refuses(e *Explained) {
 	if e.Full = x.Full(e.queue.Name()); e.Full == nil && e.Refuses != nil {
@@ -143,10 +182,12 @@ func (x *Explainer) asked(r kv.Reader, e *Explained) error {
 	if e.Cause != fdbpq.ReasonFlows {
 		return nil
 	}
-	e.asking = x.here(e.queue.Name())
-	if there, err := e.someone(r); err != nil || there {
+	e.asking, e.asked = x.here(e.queue.Name()), true
+	there, err := e.someone(r)
+	if err != nil || there && e.asking.moves() {
 		return err
 	}
+	e.lately = there
 	if e.dead {
 		e.Explanation = fdbpq.Explanation{Cause: DeadLetters, Item: e.letter, Refuses: e.Refuses}
 		return nil
@@ -178,7 +219,16 @@ func (x *Explainer) Complete(e *Explained) {
 		if !ok {
 			silent++
 		}
-		e.asking.add(there)
+		e.asking.add(&there)
+	}
+	if e.Cause == Failing {
+		if e.fails() {
+			return
+		}
+		e.Explanation = e.before
+	}
+	if e.Cause == fdbpq.ReasonFlows || e.Cause == fdbpq.ReasonDelayed {
+		return
 	}
 	found := false
 	reading, done := context.WithTimeout(context.Background(), readFor) // the other time is over when one is silent
@@ -188,11 +238,12 @@ func (x *Explainer) Complete(e *Explained) {
 		return err
 	})
 	switch {
-	case found:
+	case found && e.asking.moves():
 		e.Explanation = fdbpq.Explanation{Cause: fdbpq.ReasonFlows}
 	case err != nil:
 		e.nobody(silent, true)
 	default:
+		e.lately = found
 		e.nobody(silent, e.more)
 	}
 }
@@ -209,6 +260,7 @@ type Asks struct {
 
 type ask struct {
 	band  fdbpq.Band
+	at    time.Time // of the last one
 	until time.Time // the ask counts
 }
 
@@ -237,6 +289,7 @@ func (a *Asks) Note(queue string, band fdbpq.Band, lasts time.Duration) {
 	oldest := 0
 	for i := range asks {
 		if asks[i].band == band {
+			asks[i].at = now
 			if until.After(asks[i].until) {
 				asks[i].until = until
 			}
@@ -247,17 +300,19 @@ func (a *Asks) Note(queue string, band fdbpq.Band, lasts time.Duration) {
 		}
 	}
 	if len(asks) < maxAskedBands {
-		a.queues[queue] = append(asks, ask{band, until})
+		a.queues[queue] = append(asks, ask{band, now, until})
 		return
 	}
-	asks[oldest] = ask{band, until}
+	asks[oldest] = ask{band, now, until}
 }
 
 // makeRoom forgets queues that no client asks any more, once a second at most, or else any queue.
 func (a *Asks) makeRoom(now time.Time) {
 	if now.Sub(a.swept) > time.Second {
 		a.swept = now
-		maps.DeleteFunc(a.queues, func(_ string, asks []ask) bool { return len(lately(asks, now)) == 0 })
+		maps.DeleteFunc(a.queues, func(_ string, asks []ask) bool {
+			return !slices.ContainsFunc(asks, func(one ask) bool { return now.Before(one.until) })
+		})
 	}
 	if len(a.queues) < maxAsked {
 		return
@@ -268,56 +323,20 @@ func (a *Asks) makeRoom(now time.Time) {
 	}
 }
 
-func lately(asks []ask, now time.Time) (bands []fdbpq.Band) {
-	for _, one := range asks {
-		if now.Before(one.until) {
-			bands = append(bands, one.band)
-		}
-	}
-	return bands
-}
-
-// Lately returns the bands for which asks still count.
-func (a *Asks) Lately(queue string) []fdbpq.Band {
+// Lately returns the bands for which asks still count, and when the last of them came.
+func (a *Asks) Lately(queue string) (bands []fdbpq.Band, asked time.Time) {
 	now := a.now()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return lately(a.queues[queue], now)
-}
-
-// asking is who asks for the items of a queue, as bridges tell each other.
-type asking struct {
-	Waiting int          `json:"waiting"` // pops that wait
-	Bands   []fdbpq.Band `json:"bands"`   // for which they wait, or for which somebody has asked lately
-}
-
-func (a *asking) add(b asking) {
-	a.Waiting += b.Waiting
-	for _, band := range b.Bands {
-		if !slices.Contains(a.Bands, band) {
-			a.Bands = append(a.Bands, band)
+	for _, one := range a.queues[queue] {
+		if now.Before(one.until) {
+			bands = append(bands, one.band)
+		}
+		if one.at.After(asked) {
+			asked = one.at
 		}
 	}
-}
-
-// maxTold bounds the bands of which a bridge tells: of pops that wait, and of those of a while ago.
-const maxTold = 2 * protocol.MaxBands
-
-// readAsking reads what another bridge has told. An answer without the number of waiting pops, as a bridge of another version may
-// send, is not ok: it would count as no pops.
-func readAsking(answer []byte) (_ asking, ok bool) {
-	var told struct {
-		Waiting *int         `json:"waiting"`
-		Bands   []fdbpq.Band `json:"bands"`
-	}
-	if json.Unmarshal(answer, &told) != nil || told.Waiting == nil || len(told.Bands) > maxTold {
-		return asking{}, false
-	}
-	n := *told.Waiting
-	if n < 0 || n > 0 && len(told.Bands) == 0 {
-		return asking{}, false
-	}
-	return asking{n, told.Bands}, true
+	return bands, asked
 }
 
 // Explained is an explanation on its way. Behind Complete, or if it is not open, it is what can be known.
@@ -328,7 +347,10 @@ type Explained struct {
 	dead   bool              // it is about dead letters
 	letter *fdbpq.ID         // or about one
 	leases fdbpq.Explanation // who has the items that are leased
+	before fdbpq.Explanation // that of a failing queue, if it were not failing
 	asking asking            // who asks, as far as bridges have said
+	asked  bool              // this one has said so
+	lately bool              // somebody has asked who would get an item
 	others []string          // bridges that have the store open, and were not asked
 	more   bool              // there are more of them
 }
@@ -351,16 +373,44 @@ func (e *Explained) someone(r kv.Reader) (bool, error) {
 
 // nobody says what keeps items for which no pop is known.
 func (e *Explained) nobody(silent int, more bool) {
-	e.Waiting, e.Bands, e.Silent = e.asking.Waiting, e.asking.Bands, silent
+	e.Waiting, e.Bands, e.Silent, e.Lately, e.recent = e.asking.Waiting, e.asking.Bands, silent, false, e.asking.recent
 	switch {
 	case silent > 0 || more:
 		e.Cause = Unknown
+	case e.lately && e.leases.Cause != "":
+		e.Explanation = e.leases
+	case e.lately && e.recent.Lost.Leases > 0:
+		e.Cause = NoWorkers
+	case e.lately:
+		e.Cause, e.Lately = Unknown, true
 	case len(e.Bands) > 0:
 		e.Cause = fdbpq.ReasonBand
 	case e.leases.Cause != "":
 		e.Explanation = e.leases
 	default:
 		e.Cause = NoWorkers
+	}
+}
+
+// fails reports whether the items of the queue that are tried fail, as far as is known: all of the last attempts failed, or nothing
+// was acknowledged lately and whatever is not delayed from its push has failed, twice at least.
+func (e *Explained) fails() bool {
+	switch r, f := &e.asking.recent, &e.Failing; {
+	case f.Items == 0 || !r.mayFail():
+		return false
+	case r.Failures >= lastAttempts:
+		return true
+	default:
+		return f.Others == 0 && f.Failures >= 2 && time.Since(r.Acked) >= quietFor
+	}
+}
+
+// fail makes failures the cause.
+func (e *Explained) fail() {
+	e.before = e.Explanation
+	last, next := &e.Failing.Last, &e.Failing.Next
+	e.Explanation = fdbpq.Explanation{
+		Cause: Failing, Item: &last.ID, Holder: last.Attempt.Holder, Until: next.Due, AtLeast: e.Failing.AtLeast, Refuses: e.Refuses,
 	}
 }
 

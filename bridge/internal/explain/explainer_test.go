@@ -11,6 +11,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/bridge/internal/explain"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
+	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	"github.com/pqbridge/pqbridge/bridge/internal/survey"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
@@ -23,13 +24,15 @@ import (
 type world struct {
 	*testing.T
 	*fdbpq.Store
-	waiting  []fdbpq.Band // of pops that wait at this bridge
-	lately   []fdbpq.Band
-	full     *failure.Failure
-	answers  []string // of the other bridges
-	silent   int
-	asked    int // questions to the other bridges
-	asksThem bool
+	waiting   []fdbpq.Band // of pops that wait at this bridge
+	lately    []fdbpq.Band
+	asked     time.Time // when the last pop asked
+	recent    request.Recent
+	full      *failure.Failure
+	answers   []string // of the other bridges
+	silent    int
+	questions int // to the other bridges
+	asksThem  bool
 }
 
 // begin opens a store that others processes have open, too.
@@ -49,7 +52,7 @@ func begin(t *testing.T, others int) *world {
 }
 
 func (w *world) Ask(_ context.Context, question []byte, of []string) (answers [][]byte, silent int) {
-	if w.asked++; string(question) != "q" && string(question) != "q-dead" {
+	if w.questions++; string(question) != "q" && string(question) != "q-dead" {
 		w.Errorf("the question is %q", question)
 	}
 	for _, answer := range w.answers {
@@ -66,7 +69,8 @@ func (w *world) explainer() *explain.Explainer {
 	x := explain.New(explain.Options{
 		Store:   w.Store,
 		Waiting: func(string) (int, []fdbpq.Band) { return len(w.waiting), w.waiting },
-		Lately:  func(string) []fdbpq.Band { return w.lately },
+		Lately:  func(string) ([]fdbpq.Band, time.Time) { return w.lately, w.asked },
+		Recent:  func(string) request.Recent { return w.recent },
 		Full:    func(string) *failure.Failure { return w.full },
 	})
 	if w.asksThem {
@@ -138,9 +142,18 @@ func TestCauses(t *testing.T) {
 		says   string
 		shares []string // bands that are named
 	}{
-		"nobody asks":        {func(*world) {}, "no_workers", "no_workers", "1 item is ready, and nobody asks for it.", nil},
-		"a pop waits":        {func(w *world) { w.waiting = []fdbpq.Band{all} }, "flows", "flows", "Items are handed out.", nil},
-		"a pop asked lately": {func(w *world) { w.lately = []fdbpq.Band{{Low: 5, High: 5}} }, "flows", "flows", "", nil},
+		"nobody asks":          {func(*world) {}, "no_workers", "no_workers", "1 item is ready, and nobody asks for it.", nil},
+		"a pop waits":          {func(w *world) { w.waiting = []fdbpq.Band{all} }, "flows", "flows", "Items are handed out.", nil},
+		"a pop asked just now": {func(w *world) { w.lately, w.asked = []fdbpq.Band{{Low: 5, High: 5}}, time.Now() }, "flows", "flows", "", nil},
+		"a pop asked lately, and one got an item just now": {func(w *world) { w.lately, w.recent.Out = []fdbpq.Band{all}, time.Now() }, "flows", "flows", "", nil},
+		"a pop asked half a minute ago": {func(w *world) { w.lately, w.asked = []fdbpq.Band{all}, time.Now().Add(-30*time.Second) },
+			"unknown", "unknown", "1 item is ready, and nobody waits for it: the last pop asked 30s ago.", nil},
+		"a pop asked half a minute ago, and let leases run out": {func(w *world) {
+			w.lately, w.asked = []fdbpq.Band{all}, time.Now().Add(-30*time.Second)
+			w.recent.Lost = request.Lost{Holder: "vm-7", Leases: 4, At: time.Now().Add(-20 * time.Second)}
+		}, "no_workers", "no_workers", "The last holder, vm-7, let 4 leases run out, the last 20s ago: it hangs, or is gone.Restart that worker", nil},
+		"a lease ran out long ago": {func(w *world) { w.recent.Lost = request.Lost{Leases: 1, At: time.Now().Add(-time.Hour)} },
+			"no_workers", "no_workers", "The last holder, without a name, let a lease run out, the last 1h0m0s ago", nil},
 		"for less urgent ones": {func(w *world) { w.waiting, w.lately = []fdbpq.Band{{Low: 6, High: 9}}, []fdbpq.Band{{Low: 0, High: 4}} },
 			"band", "band", "pops ask for 0..4, 6..9", []string{"0..4", "6..9"}},
 		"for another item": {func(w *world) { w.push(7); w.waiting = []fdbpq.Band{{Low: 7, High: 7}} }, "flows", "band", "", nil},
@@ -177,7 +190,9 @@ func TestCauses(t *testing.T) {
 // Other bridges are asked where this one knows of no pop, and only there. One that does not say has perhaps pops.
 func TestOtherBridges(t *testing.T) {
 	t.Parallel()
-	const nobody, another, everybody = `{"waiting":0,"bands":null}`, `{"waiting":2,"bands":[{"Low":0,"High":4}]}`, `{"waiting":0,"bands":[{"Low":0,"High":5}]}`
+	const nobody, another, everybody = `{"waiting":0,"bands":null}`, `{"waiting":2,"bands":[{"Low":0,"High":4}]}`, `{"waiting":0,"bands":[{"Low":0,"High":5}],"asked":900}`
+	const before, got = `{"waiting":0,"bands":[{"Low":0,"High":5}],"asked":30000}`, `{"waiting":0,"bands":null,"out":9000}`
+	const lost = `{"waiting":0,"bands":[{"Low":0,"High":5}],"asked":30000,"lost":{"holder":"vm-7","leases":2,"at":1000}}`
 	for _, c := range []struct {
 		what    string
 		answers []string
@@ -191,6 +206,9 @@ func TestOtherBridges(t *testing.T) {
 		{"one is silent", []string{nobody}, 1, "unknown", 0},
 		{"one is silent, another one asks for others", []string{another}, 1, "unknown", 2},
 		{"one is silent, another one asks", []string{everybody}, 1, "flows", 0},
+		{"somebody asked there a while ago", []string{nobody, before}, 0, "unknown", 0},
+		{"somebody asked there a while ago, and let a lease run out", []string{nobody, lost}, 0, "no_workers", 0},
+		{"somebody got an item there", []string{before, got}, 0, "flows", 0},
 		{"all are silent", nil, 2, "unknown", 0},
 	} {
 		t.Run(c.what, func(t *testing.T) {
@@ -203,9 +221,9 @@ func TestOtherBridges(t *testing.T) {
 					t.Errorf("it says %+v, expected %s with %d pops", got, c.cause, c.waiting)
 				}
 			}
-			w.waiting, w.asked = []fdbpq.Band{all}, 0
-			if got := w.says("q", nil); got.Cause != "flows" || w.asked != 0 {
-				t.Errorf("a pop waits here: %+v, others were asked %d times", got, w.asked)
+			w.waiting, w.questions = []fdbpq.Band{all}, 0
+			if got := w.says("q", nil); got.Cause != "flows" || w.questions != 0 {
+				t.Errorf("a pop waits here: %+v, others were asked %d times", got, w.questions)
 			}
 		})
 	}
@@ -219,6 +237,8 @@ func TestOddAnswers(t *testing.T) {
 	for _, answer := range []string{
 		"", "null", "{}", "[]", "1", "{", `"x"`, `{"waiting":null,"bands":[]}`, `{"waiting":-1}`, `{"waiting":1e99}`, `{"waiting":"1"}`, `{"bands":null}`, `{"waiting":3,"bands":[]}`,
 		`{"waiting":0,"bands":[null]}`, `{"waiting":0,"bands":[{}]}`, `{"waiting":0,"bands":{"Low":1}}`, `{"waiting":1,"bands":[{"Low":9,"High":1}]}`,
+		`{"waiting":0,"bands":[],"asked":-1}`, `{"waiting":0,"bands":[],"out":"now"}`, `{"waiting":0,"bands":[],"acked":9e18}`, `{"waiting":0,"failures":-1}`,
+		`{"waiting":0,"lost":{}}`, `{"waiting":0,"lost":{"leases":1}}`, `{"waiting":0,"lost":{"leases":0,"at":1}}`,
 		`{"waiting":0,"bands":[{"Low":"1","High":2}]}`, `{"waiting":0,"bands":[{"Low":1e30,"High":2}]}`, strings.Repeat("[", 1<<16),
 		`{"waiting":0,"bands":[` + strings.Repeat(`{"Low":6,"High":6},`, 1<<12) + `{"Low":7,"High":7}]}`,
 	} {
@@ -244,8 +264,8 @@ func TestDeadLettersWait(t *testing.T) {
 		}
 		return err
 	})
-	if got := w.says("q-dead", nil); got.Cause != protocol.CauseDeadLetters || w.asked != 0 {
-		t.Errorf("the queue says %+v, others were asked %d times", got, w.asked)
+	if got := w.says("q-dead", nil); got.Cause != protocol.CauseDeadLetters || w.questions != 0 {
+		t.Errorf("the queue says %+v, others were asked %d times", got, w.questions)
 	}
 	w.waiting = []fdbpq.Band{all}
 	if got := w.says("q-dead", nil); got.Cause != protocol.CauseFlows {
@@ -266,7 +286,7 @@ func TestTell(t *testing.T) {
 		{nil, nil, "no_workers"}, {[]fdbpq.Band{all}, nil, "flows"}, {nil, []fdbpq.Band{all}, "flows"},
 		{[]fdbpq.Band{{Low: 1, High: 1}}, []fdbpq.Band{{Low: 1, High: 1}, {Low: 2, High: 2}}, "band"},
 	} {
-		there.waiting, there.lately = c.waiting, c.lately
+		there.waiting, there.lately, there.asked = c.waiting, c.lately, time.Now()
 		w.answers = []string{string(there.explainer().Tell([]byte("q")))}
 		if got := w.says("q", nil); got.Cause != c.cause || got.Waiting != len(c.waiting) && c.cause == "band" {
 			t.Errorf("after %s: %+v, expected %s", w.answers, got, c.cause)
@@ -280,16 +300,18 @@ func TestAsks(t *testing.T) {
 	now := time.Now()
 	asks := explain.NewAsks(func() time.Time { return now })
 	band := func(n int64) fdbpq.Band { return fdbpq.Band{Low: n, High: n} }
+	asked := time.Time{}
 	lately := func(what string, want ...fdbpq.Band) {
 		t.Helper()
-		if got := asks.Lately("q"); !slices.Equal(got, want) {
-			t.Errorf("%s: asked for %v, expected %v", what, got, want)
+		if got, at := asks.Lately("q"); !slices.Equal(got, want) || !at.Equal(asked) {
+			t.Errorf("%s: asked for %v at %s, expected %v at %s", what, got, at, want, asked)
 		}
 	}
 	lately("nobody has asked")
 	asks.Note("q", band(1), time.Minute)
 	asks.Note("q", band(2), time.Hour)
 	asks.Note("q", band(2), time.Second)
+	asked = now
 	now = now.Add(59 * time.Second)
 	lately("before a minute is over", band(1), band(2))
 	now = now.Add(time.Second)
@@ -297,11 +319,12 @@ func TestAsks(t *testing.T) {
 	for n := range int64(9) {
 		asks.Note("q", band(10+n), time.Minute+time.Duration(n))
 	}
+	asked = now
 	lately("of many bands those that last longest", band(16), band(2), band(17), band(18), band(12), band(13), band(14), band(15))
 	for n := range 5000 {
 		asks.Note(fmt.Sprint(n), band(1), time.Hour)
 	}
-	if got := asks.Lately("4999"); len(got) != 1 {
+	if got, _ := asks.Lately("4999"); len(got) != 1 {
 		t.Errorf("the last of many queues was asked for %v", got)
 	}
 }

@@ -17,6 +17,7 @@ const (
 	NoWorkers   = fdbpq.Reason(protocol.CauseNoWorkers)
 	Unknown     = fdbpq.Reason(protocol.CauseUnknown)
 	DeadLetters = fdbpq.Reason(protocol.CauseDeadLetters)
+	Failing     = fdbpq.Reason(protocol.CauseFailing)
 )
 
 // Facts are what is known of a cause.
@@ -30,6 +31,11 @@ type Facts struct {
 	Waiting                int              // pops that wait
 	Bands                  []fdbpq.Band     // for which they wait, or were asked for lately
 	Silent                 int              // other processes on the store that have not said whether somebody asks there
+	Lately                 bool             // pops have asked for them a while ago, and none has taken one since
+	recent                 recent           // what became of the last items, where nobody takes any
+
+	Failing fdbpq.Failing    // items that have failed, of the first ones of a queue
+	Past    fdbpq.FailedItem // what an item tells of its failures
 }
 
 // Word is the cause: where pushes are refused that is it, unless items are kept by another one.
@@ -51,7 +57,9 @@ func (f *Facts) Answer(now time.Time) protocol.Explain {
 		e.Item = f.Explanation.Item.String()
 	}
 	e.Bands = f.bands()
+	f.failures(&e)
 	e.Text, e.Next = f.say(now)
+	e.Text += f.failed()
 	if f.Full == nil {
 		return e
 	}
@@ -106,8 +114,13 @@ func (f *Facts) say(now time.Time) (text, next string) {
 		return f.delayed(now), ""
 	case DeadLetters:
 		return f.deadLetters()
+	case Failing:
+		return f.failing(now)
 	case NoWorkers:
-		return f.ready() + ", and nobody asks for " + f.them() + ".", "Start a worker."
+		return f.noWorkers(now)
+	}
+	if f.Lately {
+		return fmt.Sprintf("%s, and nobody waits for %s: the last pop asked%s.", f.ready(), f.them(), ago(f.recent.Asked, now)), "Ask again, and look at the workers."
 	}
 	return fmt.Sprintf("%s, and nobody asks this bridge for %s; %s on the store did not say in time who asks there.",
 		f.ready(), f.them(), f.silent()), "Ask again."
@@ -204,6 +217,93 @@ func (f *Facts) leased(now time.Time) (text, next string) {
 	return text + ".", next + hangs
 }
 
+// noWorkers says that nobody asks, and who asked last.
+func (f *Facts) noWorkers(now time.Time) (text, next string) {
+	text, next = f.ready()+", and nobody asks for "+f.them()+".", "Start a worker."
+	lost := &f.recent.Lost
+	if lost.Leases == 0 {
+		return text, next
+	}
+	let := "a lease"
+	if lost.Leases > 1 {
+		let = fmt.Sprintf("%d leases", lost.Leases)
+	}
+	who := "The last holder, " + lost.Holder + ","
+	if lost.Holder == "" {
+		who = "The last holder, without a name,"
+	}
+	return fmt.Sprintf("%s %s let %s run out, the last%s: it hangs, or is gone.", text, who, let, ago(lost.At, now)), "Restart that worker, or start another one."
+}
+
+// failing says which items fail, and of what.
+func (f *Facts) failing(now time.Time) (text, next string) {
+	n, last := f.Failing.Items, &f.Failing.Last
+	switch {
+	case f.Failing.AtLeast && n == 1:
+		text = "Of the first items 1 has failed"
+	case f.Failing.AtLeast:
+		text = fmt.Sprintf("Of the first items %d have failed", n)
+	case n == 1:
+		text = "1 item has failed"
+	default:
+		text = fmt.Sprintf("%d items have failed", n)
+	}
+	text += lastFailure(last)
+	first := "the first"
+	if n == 1 {
+		first = "it"
+	}
+	return fmt.Sprintf("%s; %s is tried again %s, attempt %s.", text, first, in(f.Failing.Next.Due, now), attempt(&f.Failing.Next)),
+		"Look at the attempts of its items, and at the log of the worker."
+}
+
+// lastFailure says of what an item failed last, and at whom.
+func lastFailure(item *fdbpq.FailedItem) (text string) {
+	if reason := item.Attempt.Reason; reason != "" {
+		text = ", the last: " + reason
+	}
+	if holder := item.Attempt.Holder; holder != "" {
+		text += ", held by " + holder
+	}
+	return text
+}
+
+// attempt is the number of the next attempt of an item, and of how many.
+func attempt(item *fdbpq.FailedItem) string {
+	if item.Most == 0 {
+		return fmt.Sprint(item.Failures + 1)
+	}
+	return fmt.Sprintf("%d of %d", item.Failures+1, item.Most)
+}
+
+// failed is the sentence about the failures of an item.
+func (f *Facts) failed() string {
+	if !f.Item || f.Past.Failures == 0 || f.dead() {
+		return ""
+	}
+	times := "once"
+	if f.Past.Failures > 1 {
+		times = fmt.Sprintf("%d times", f.Past.Failures)
+	}
+	return fmt.Sprintf(" It has failed %s%s; the next attempt is %s.", times, lastFailure(&f.Past), attempt(&f.Past))
+}
+
+func (f *Facts) dead() bool {
+	return f.Cause == DeadLetters || f.Cause == fdbpq.ReasonDying || f.Died != ""
+}
+
+// failures fills the fields about failures.
+func (f *Facts) failures(e *protocol.Explain) {
+	last, next := &f.Past, &f.Past
+	switch {
+	case f.Cause == Failing:
+		e.Failing, last, next = f.Failing.Items, &f.Failing.Last, &f.Failing.Next
+	case !f.Item || f.Past.Failures == 0 || f.dead():
+		return
+	}
+	e.Reason, e.Attempt, e.MaxDeliveries = last.Attempt.Reason, next.Failures+1, next.Most
+}
+
 // deadLetters says what is to be done about them: a worker would be wrong.
 func (f *Facts) deadLetters() (text, next string) {
 	if f.Item {
@@ -273,6 +373,14 @@ func in(then, now time.Time) string {
 		return "in " + d.String()
 	}
 	return "now"
+}
+
+// ago is when something was.
+func ago(then, now time.Time) string {
+	if then.IsZero() {
+		return " a while ago"
+	}
+	return " " + max(0, now.Sub(then)).Round(time.Second).String() + " ago"
 }
 
 // since is for how long something has been.

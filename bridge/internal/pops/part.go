@@ -261,8 +261,7 @@ func (l *part) answerSettled() {
 		}
 		r.Tally(&tally)
 	}
-	l.Stats.Moved(l.Desk.Queue.Name(), request.FlowSettled, ended)
-	l.Stats.Queues.Count(l.Desk.Queue.Name(), &tally)
+	l.Stats.Settled(l.Desk.Queue.Name(), ended, &tally)
 	for _, r := range l.settling {
 		desk.AnswerChange(l.Responder, r)
 	}

@@ -178,8 +178,7 @@ func (l *part) Answer(requests []desk.Work, err error) (served int, more bool) {
 // happened counts a hand-over, and announces the events of a push.
 func (l *part) happened(item *fdbpq.NewItem, p *fdbpq.Pushed) {
 	if lease := item.HandOver; lease != nil && p.Err == nil && !p.Duplicate {
-		l.Stats.Moved(lease.Queue, request.FlowSettled, 1)
-		l.Stats.Queues.Count(lease.Queue, &request.Tally{request.Acknowledged: 1})
+		l.Stats.Settled(lease.Queue, 1, &request.Tally{request.Acknowledged: 1})
 	}
 	l.Events.Items(p.Events)
 }

@@ -89,7 +89,7 @@ type Lengths struct{ Ready, Leased, Delayed int64 }
 func (r *ring) history(now time.Time) *protocol.History {
 	return &protocol.History{
 		Step: historyStep.Seconds(), End: time.Unix(stepOf(now)*int64(historyStep/time.Second), 0).UTC(),
-		Push: r.past(now, int(FlowIn)), Pop: r.past(now, int(FlowOut)), Settle: r.past(now, int(FlowSettled)),
+		Push: r.past(now, int(FlowIn)), Pop: r.past(now, int(FlowOut)), Settle: r.past(now, int(FlowSettled)), Nacked: r.past(now, int(FlowFailed)),
 	}
 }
 

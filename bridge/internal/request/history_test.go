@@ -9,6 +9,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/bridge/internal/request"
+	"github.com/pqbridge/pqbridge/protocol"
 )
 
 // only are numbers of the last hour that are 0 except for some minutes ago.
@@ -72,6 +73,48 @@ func TestQueueHistory(t *testing.T) {
 		s.SetLengths([]string{"gone"}, nil)
 		if active := s.EndStep(); active != nil {
 			t.Errorf("a queue that is gone is active: %v", active)
+		}
+	})
+}
+
+// What settlements did is remembered until an item is acknowledged, and failures are a part of what is settled.
+func TestRecent(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := request.NewStatistics(nil, 10)
+		start := time.Now()
+		s.Moved("jobs", request.FlowIn, 5)
+		if got := s.Recent("jobs"); got != (request.Recent{}) {
+			t.Errorf("before a pop %+v", got)
+		}
+		s.Moved("jobs", request.FlowOut, 5)
+		<-time.After(time.Second)
+		s.Settled("jobs", 3, &request.Tally{request.Nacked: 2, request.Returned: 3, request.GivenBack: 1})
+		s.Settled("jobs", 0, &request.Tally{})
+		s.LeaseLost("jobs", "ann")
+		s.LeaseLost("jobs", "bob")
+		<-time.After(time.Second)
+		s.LeaseLost("jobs", "bob")
+		want := request.Recent{Out: start, Failures: 2, Lost: request.Lost{Holder: "bob", Leases: 2, At: start.Add(2 * time.Second)}}
+		if got := s.Recent("jobs"); got != want {
+			t.Errorf("%+v, expected %+v", got, want)
+		}
+		if r := s.Rates("jobs"); r.Nack <= 0 || r.Nack > r.Settle*2/3 {
+			t.Errorf("rates %+v, expected two failures of three", r)
+		}
+		<-time.After(time.Minute)
+		s.Settled("jobs", 2, &request.Tally{request.Nacked: 1, request.Acknowledged: 1})
+		if got, want := s.Recent("jobs"), (request.Recent{Out: start, Acked: start.Add(62 * time.Second)}); got != want {
+			t.Errorf("%+v, expected %+v", got, want)
+		}
+		<-time.After(time.Minute)
+		for name, h := range map[string]*protocol.History{"of the queue": s.QueueHistory("jobs"), "of all": s.History()} {
+			if want := map[int]int64{3: 2, 1: 1}; !slices.Equal(h.Nacked, only(want)) && !slices.Equal(h.Nacked, only(map[int]int64{2: 2, 1: 1})) {
+				t.Errorf("failures %s: %v, expected %v", name, h.Nacked, want)
+			}
+		}
+		if got := s.Recent("other"); got != (request.Recent{}) {
+			t.Errorf("another queue: %+v", got)
 		}
 	})
 }

@@ -175,14 +175,16 @@ const (
 	FlowIn Flow = iota
 	FlowOut
 	FlowSettled
+	FlowFailed // attempts that failed, which are settled, too
 	flowKinds
 )
 
-// flows are the rates of a queue, and its flows in the last hour.
+// flows are the rates of a queue, its flows in the last hour, and how its last leases ended.
 type flows struct {
-	rates [flowKinds]rate
-	ring  ring
-	place *list.Element // of the queue's name among those that were active
+	rates  [flowKinds]rate
+	ring   ring
+	recent Recent
+	place  *list.Element // of the queue's name among those that were active
 }
 
 // rate is an average of the last minute or so, in items a second.
@@ -210,9 +212,24 @@ func (s *Statistics) Moved(queue string, f Flow, n int) {
 		return
 	}
 	now := time.Now()
-	step := stepOf(now)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	q := s.of(queue)
+	if f == FlowOut {
+		q.recent.Out = now
+	}
+	s.moved(q, f, n, now)
+}
+
+func (s *Statistics) moved(q *flows, f Flow, n int, now time.Time) {
+	q.rates[f].add(n, now)
+	step := stepOf(now)
+	q.ring.count(step, int(f), int64(n))
+	s.all.count(step, int(f), int64(n))
+}
+
+// of returns the flows of a queue that is active. The lock is held.
+func (s *Statistics) of(queue string) *flows {
 	q := s.queues[queue]
 	if q == nil {
 		if len(s.queues) >= maxQueues {
@@ -222,9 +239,64 @@ func (s *Statistics) Moved(queue string, f Flow, n int) {
 		s.queues[queue] = q
 	}
 	s.recent.MoveToBack(q.place)
-	q.rates[f].add(n, now)
-	q.ring.count(step, int(f), int64(n))
-	s.all.count(step, int(f), int64(n))
+	return q
+}
+
+// Recent is what a bridge remembers of how the last leases of a queue ended.
+type Recent struct {
+	Out      time.Time // when a pop last got an item
+	Acked    time.Time // when an item was last acknowledged, or taken for good
+	Failures int64     // attempts that failed since then
+	Lost     Lost
+}
+
+// Lost are leases that ran out since an item was acknowledged.
+type Lost struct {
+	Holder string // of the last one; "": it had no name
+	Leases int64  // of this holder, one after the other
+	At     time.Time
+}
+
+// Settled counts what settlements of a queue have done to its items, ended leases among them.
+func (s *Statistics) Settled(queue string, ended int, tally *Tally) {
+	s.Queues.Count(queue, tally)
+	if ended == 0 {
+		return
+	}
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := s.of(queue)
+	s.moved(q, FlowSettled, ended, now)
+	if n := tally[Nacked]; n > 0 {
+		s.moved(q, FlowFailed, int(n), now)
+		q.recent.Failures += n
+	}
+	if tally[Acknowledged] > 0 {
+		q.recent.Acked, q.recent.Failures, q.recent.Lost = now, 0, Lost{}
+	}
+}
+
+// LeaseLost notes that a lease ran out.
+func (s *Statistics) LeaseLost(queue, holder string) {
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	lost := &s.of(queue).recent.Lost
+	if lost.Holder != holder {
+		*lost = Lost{Holder: holder}
+	}
+	lost.Leases, lost.At = lost.Leases+1, now
+}
+
+// Recent is how the last leases of a queue ended.
+func (s *Statistics) Recent(queue string) Recent {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if q := s.queues[queue]; q != nil {
+		return q.recent
+	}
+	return Recent{}
 }
 
 // Rates are the rates through this bridge in the last minute or so.
@@ -236,7 +308,8 @@ func (s *Statistics) Rates(queue string) protocol.Rates {
 	if q == nil {
 		return protocol.Rates{}
 	}
-	return protocol.Rates{Push: q.rates[FlowIn].now(now), Pop: q.rates[FlowOut].now(now), Settle: q.rates[FlowSettled].now(now)}
+	of := func(f Flow) float64 { return q.rates[f].now(now) }
+	return protocol.Rates{Push: of(FlowIn), Pop: of(FlowOut), Settle: of(FlowSettled), Nack: of(FlowFailed)}
 }
 
 // Counter is a kind of event of a queue's items that is counted.
@@ -260,8 +333,9 @@ const (
 	ScheduleMissed
 	ScheduleOverlapped
 
+	Nacked // a part of Returned, as are the next two
+
 	// These are parts of Returned, and of Dead, that have no metric for each queue.
-	Nacked
 	GivenBack
 	Unreceived
 	Terminated

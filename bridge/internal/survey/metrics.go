@@ -110,6 +110,7 @@ var descCounters = [request.Counters]*prometheus.Desc{
 	request.Popped:       queueDesc("popped_total", "Items that pops took, with or without a lease."),
 	request.Acknowledged: queueDesc("acknowledged_total", "Leased items that were acknowledged."),
 	request.Returned:     queueDesc("returned_total", "Leased items that -NAK or +BACK returned, or that reached no client."),
+	request.Nacked:       queueDesc("failures_total", "Attempts that failed: leased items that -NAK returned."),
 	request.LeasesLost:   queueDesc("leases_lost_total", "Leases that ran out."),
 	request.Revoked:      queueDesc("revoked_total", "Leases that were taken away."),
 	request.Expired:      queueDesc("expired_total", "Items that outlived their TTL, but for those that became dead letters."),

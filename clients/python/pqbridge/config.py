@@ -73,16 +73,21 @@ class Config(TypedDict):
     """How many bytes results may take; 0: 64 MiB."""
 
 
-class Rates(TypedDict):
+class _Rates(TypedDict):
     push: float
     pop: float
     settle: float
 
 
+class Rates(_Rates, total=False):
+    nack: float
+    """Of the settled items: attempts that failed."""
+
+
 class _Cause(TypedDict):
     cause: str
-    """"flows", "empty", "paused", "rate", "blocked", "band", "leased", "held", "delayed", "no_workers", "unknown",
-    "dead_letters", "full", "store_full", "quota_items" or "quota_bytes"."""
+    """"flows", "empty", "paused", "rate", "blocked", "band", "leased", "held", "delayed", "failing", "no_workers",
+    "unknown", "dead_letters", "full", "store_full", "quota_items" or "quota_bytes"."""
     text: str
     """One sentence."""
 
@@ -104,6 +109,13 @@ class Explain(_Cause, total=False):
     until: str
     at_least: bool
     link: str
+    failing: int
+    """How many of the first items have failed."""
+    reason: str
+    """Of what the item failed last."""
+    attempt: int
+    """Number of the attempt that is next, of max_deliveries."""
+    max_deliveries: int
     waiting: int
     bands: list[str]
 
@@ -184,6 +196,8 @@ class _Steps(TypedDict):
     push: list[float]
     pop: list[float]
     settle: list[float]
+    nacked: list[float]
+    """Of the settled items: attempts that failed."""
 
 
 class History(_Steps, total=False):

@@ -8,10 +8,10 @@ import { holderLink, itemLink, keyLink, link } from "./links.js";
 const fine = new Set(["flows", "empty", "delayed", "leased", "unknown", "dead_letters"]);
 
 // badges are a word each for what somebody has to end.
-export function badges({ paused, cause, refuses, replies }) {
+export function badges({ paused, cause, refuses, replies, failing }) {
   if (replies && cause === "no_workers") cause = "";
   const words = new Set([paused ? "paused" : "", cause, refuses].filter((word) => word && !fine.has(word)));
-  return [...words].map((word) => [" ", h("span", { class: "badge warn", "data-as": word }, word.replaceAll("_", " "))]);
+  return [...words].map((word) => [" ", h("span", { class: "badge warn", "data-as": word }, word === "failing" && failing ? `failing ${failing}` : word.replaceAll("_", " "))]);
 }
 
 // fact is no badge, for nobody has to end it: for how long the oldest lease lasts, and who has it, where workers take none of the

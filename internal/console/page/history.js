@@ -3,7 +3,7 @@
 import { h, update } from "./dom.js";
 import { count } from "./format.js";
 
-const flows = ["push", "pop", "settle", "failed", "dead", "leases_lost"];
+const flows = ["push", "pop", "settle", "nacked", "failed", "dead", "leases_lost"];
 const lengths = ["ready", "leased", "delayed"];
 
 // merged returns what adds up the histories of several bridges, each of which knows what went

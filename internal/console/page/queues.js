@@ -88,7 +88,7 @@ export function queues(context, { parameters }) {
 
 const lines = [
   { title: "Items a minute", lines: [{ name: "push", label: "in" }, { name: "pop", label: "out" }, { name: "settle", label: "settled" }] },
-  { title: "Failures a minute", lines: [{ name: "failed", label: "refused" }, { name: "dead", label: "died" }, { name: "leases_lost", label: "leases lost" }] },
+  { title: "Failures a minute", lines: [{ name: "nacked", label: "failed" }, { name: "failed", label: "refused" }, { name: "dead", label: "died" }, { name: "leases_lost", label: "leases lost" }] },
 ];
 
 function makeRow(q) {

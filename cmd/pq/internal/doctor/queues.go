@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/pqbridge/pqbridge/client"
@@ -40,7 +41,7 @@ func (d *doctor) queues() {
 		}
 		seen += len(infos)
 		for _, i := range infos {
-			examineQueue(i, leasedLong(i) && !takesLong(d, i), found.add)
+			examineQueue(i, leasedLong(i) && !takesLong(d, i), failsOften(d, i), found.add)
 		}
 		feeds.examine(infos, found.add)
 		gives.examine(infos, found.add)
@@ -85,6 +86,7 @@ const (
 	waitsLong  kind = "have items that wait for long"
 	leasesLong kind = "have leases that last for long"
 	starves    kind = "have items that wait behind more urgent ones"
+	fails      kind = "have items that fail"
 	mostOfKind      = 10 // remarks of a kind that are printed
 )
 
@@ -150,7 +152,7 @@ func leasedLong(i *client.Info) bool {
 	return held > longLease || lease > 0 && held > manyLeases*lease && (held > hangs || stands)
 }
 
-func examineQueue(i *client.Info, leasedLong bool, remark func(k kind, format string, args ...any)) {
+func examineQueue(i *client.Info, leasedLong, fails bool, remark func(k kind, format string, args ...any)) {
 	e := &i.Explain
 	origin, dead := show.DeadLettersOf(i.Queue)
 	says := func(k kind) {
@@ -160,12 +162,16 @@ func examineQueue(i *client.Info, leasedLong bool, remark func(k kind, format st
 	if refused {
 		says(takesNone)
 	}
+	if fails {
+		examineFailures(i, remark)
+	}
 	switch age, oldest := show.Seconds(i.Oldest), show.Seconds(i.OldestOfAll); {
 	case dead && i.Ready > 0: // nobody has to ask for them
 		remark(holdsDead, `%s holds %s: "%s" says why, "%s" tries them again`,
 			i.Queue, show.Many(i.Ready, "dead letter"), show.Command("dead list", []string{origin}), show.Command("dead requeue", []string{origin}, "--all"))
 	case refused:
 	case i.Replies() && e.Cause == protocol.CauseNoWorkers:
+	case e.Cause == protocol.CauseFailing: // said above, if it is more than one item
 	case e.Cause.Wrong() && e.Cause != protocol.CauseStoreFull:
 		says(stands(e.Cause))
 	case e.Cause == protocol.CauseDeadLetters:
@@ -184,18 +190,46 @@ func examineQueue(i *client.Info, leasedLong bool, remark func(k kind, format st
 	}
 }
 
+// failsOften reports whether more attempts of a queue fail than succeed, as far as a bridge saw them in the last ten minutes. It
+// asks only where some fail.
+func failsOften(d *doctor, i *client.Info) bool {
+	if i.Explain.Cause != protocol.CauseFailing && i.Rates.Nack < i.Rates.Settle/2 || i.Rates.Nack == 0 {
+		return false
+	}
+	h := historyOf(d, i.Queue)
+	return h != nil && h.Fails()
+}
+
+// examineFailures says that the attempts of a queue fail, and of what.
+func examineFailures(i *client.Info, remark func(k kind, format string, args ...any)) {
+	e := &i.Explain
+	text := "more attempts fail than succeed"
+	if e.Cause == protocol.CauseFailing {
+		text = show.Why(i.Queue, e)
+	}
+	remark(fails, `%s: %s: "%s" shows the attempts`, i.Queue, strings.TrimSuffix(text, "."), show.Command("list", []string{i.Queue}, "--attempts"))
+}
+
+// historyOf is that of a queue, nil if no bridge tells it.
+func historyOf(d *doctor, queue string) (h *client.History) {
+	_, err := d.try(func(ctx context.Context) (err error) {
+		h, err = d.client.Queue(queue).History(ctx)
+		return err
+	})
+	if err != nil {
+		return nil
+	}
+	return h
+}
+
 // manyJobs is how many times as long as its other jobs one of a queue takes that hangs.
 const manyJobs = 10
 
 // takesLong reports whether other jobs of a queue took about as long in the last hour, as far as a bridge saw them: workers that
 // extend their leases take their time there.
 func takesLong(d *doctor, i *client.Info) bool {
-	var h *client.History
-	_, err := d.try(func(ctx context.Context) (err error) {
-		h, err = d.client.Queue(i.Queue).History(ctx)
-		return err
-	})
-	return err == nil && h != nil && show.Seconds(i.OldestLease) < manyJobs*usual(h, show.Seconds(i.LatestLease))
+	h := historyOf(d, i.Queue)
+	return h != nil && show.Seconds(i.OldestLease) < manyJobs*usual(h, show.Seconds(i.LatestLease))
 }
 
 // usual is how long a job took on average, before the time in which no lease began; 0: none has ended.

@@ -36,6 +36,7 @@ func TestDoctorOnQueuesThatWait(t *testing.T) {
 	results := client.Info{Queue: "5f0c6a1e-9b1d-3c44-8e2a-0d9c1b7f2a34", Ready: 2, Explain: because(protocol.CauseNoWorkers), Oldest: 4000}
 	results.Config.TTL = client.Duration(24 * time.Hour)
 	full := because(protocol.CauseFull, protocol.Explain{Refuses: protocol.ReasonFull})
+	failing := client.Info{Delayed: 2, Rates: client.Rates{Nack: 1}, Explain: because(protocol.CauseFailing)}
 	for name, tc := range map[string]struct {
 		info client.Info
 		says string
@@ -75,12 +76,15 @@ func TestDoctorOnQueuesThatWait(t *testing.T) {
 		"busy":                      {client.Info{Ready: 2, Explain: because(protocol.CauseFlows), Oldest: 3, OldestOfAll: 60}, "", ""},
 		"not all bridges have said": {client.Info{Ready: 2, Explain: because(protocol.CauseUnknown)}, "", ""},
 		"all leased":                {client.Info{Leased: 2, Explain: because(protocol.CauseLeased)}, "", ""},
+		"items fail":                {failing, "jobs: Why. Do that: \"pq list jobs --attempts\" shows the attempts", fails},
+		"one item fails":            {client.Info{Delayed: 1, Explain: because(protocol.CauseFailing)}, "", ""},
+		"more fail than succeed":    {client.Info{Ready: 2, Rates: client.Rates{Nack: 1}, Explain: because(protocol.CauseFlows)}, "jobs: more attempts fail than succeed: \"pq list jobs --attempts\"", fails},
 		"all delayed":               {client.Info{Delayed: 2, Explain: because(protocol.CauseDelayed)}, "", ""},
 		"nothing is here":           {client.Info{Explain: because(protocol.CauseEmpty)}, "", ""},
 	} {
 		tc.info.Queue = cmp.Or(tc.info.Queue, "jobs")
 		var found remarks
-		examineQueue(&tc.info, leasedLong(&tc.info), found.add)
+		examineQueue(&tc.info, leasedLong(&tc.info), tc.info.Rates.Nack > 0, found.add)
 		if tc.says == "" && len(found.kinds) == 0 {
 			continue
 		}
@@ -88,7 +92,9 @@ func TestDoctorOnQueuesThatWait(t *testing.T) {
 			t.Errorf("%s: %q, expected one that they %q: %q", name, found.texts, tc.kind, tc.says)
 		}
 	}
-	for k, want := range map[kind]verdict{takesNone: bad, stands(protocol.CausePaused): warn, holdsDead: warn, waitsLong: warn, leasesLong: warn, starves: warn} {
+	for k, want := range map[kind]verdict{
+		takesNone: bad, stands(protocol.CausePaused): warn, holdsDead: warn, waitsLong: warn, leasesLong: warn, starves: warn, fails: warn,
+	} {
 		if got := k.verdict(); got != want {
 			t.Errorf("queues that %s: %s, expected %s", k, got, want)
 		}

@@ -1,6 +1,7 @@
 package figures
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -72,6 +73,8 @@ func State(i *client.Info) string {
 	e := &i.Explain
 	var words []string
 	switch {
+	case e.Cause == client.CauseFailing:
+		words = append(words, fmt.Sprintf("%s %d", Word(e.Cause), e.Failing))
 	case i.Stands():
 		words = append(words, Word(e.Cause))
 	case i.Paused:

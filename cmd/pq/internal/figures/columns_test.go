@@ -8,6 +8,18 @@ import (
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
+// Of a queue that fails the state says how many of its items do.
+func TestStateOfFailures(t *testing.T) {
+	t.Parallel()
+	i := client.Info{Queue: "poison", Delayed: 5, Explain: client.Explain{Cause: protocol.CauseFailing, Failing: 5}}
+	if got := State(&i); got != "failing 5" {
+		t.Errorf("%q", got)
+	}
+	if i.Explain.Refuses = protocol.ReasonFull; State(&i) != "failing 5, full" {
+		t.Errorf("full: %q", State(&i))
+	}
+}
+
 // A queue of results of Celery is named, and is no queue without workers.
 func TestStateOfReplies(t *testing.T) {
 	t.Parallel()

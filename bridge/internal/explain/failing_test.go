@@ -1,0 +1,169 @@
+package explain_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/protocol"
+)
+
+// lease leases an item.
+func (w *world) lease(id fdbpq.ID, holder string) (lease fdbpq.Lease) {
+	w.Helper()
+	w.update(func(tx kv.Tx, q fdbpq.Queue) error {
+		band := fdbpq.Band{Low: id.Priority(), High: id.Priority()}
+		leased, err := q.Lease(tx, fdbpq.Selection{Limit: 1, Band: &band, Holders: []string{holder}}, time.Hour)
+		if err == nil {
+			lease = *leased.Items[0].Lease
+		}
+		return err
+	})
+	return lease
+}
+
+// fail has items fail some times each, and come back after a delay.
+func (w *world) fail(times int, delay time.Duration, ids ...fdbpq.ID) {
+	w.Helper()
+	for n := range times {
+		for _, id := range ids {
+			later := time.Duration(0)
+			if n == times-1 {
+				later = delay
+			}
+			lease := w.lease(id, "vm-7")
+			w.update(func(tx kv.Tx, q fdbpq.Queue) error {
+				_, err := q.Nack(tx, lease, fdbpq.Nack{Delay: &later, Reason: "smtp 550"})
+				return err
+			})
+			w.recent.Failures++
+		}
+	}
+}
+
+func (w *world) pushLater(priority int64) {
+	w.update(func(tx kv.Tx, q fdbpq.Queue) error {
+		_, err := q.Push(tx, fdbpq.NewItem{Priority: priority, HasPriority: true, Delay: time.Hour})
+		return err
+	})
+}
+
+// A queue is failing where its items are tried and fail, and nothing succeeds, whether they are delayed, ready or leased. Items that
+// were never tried do not hide that, where they wait for their time; where they are ready or leased they may be what moves.
+func TestFailing(t *testing.T) {
+	t.Parallel()
+	waits := func(w *world) { w.waiting = []fdbpq.Band{all} }
+	for name, c := range map[string]struct {
+		of    func(w *world)
+		cause protocol.Cause
+		items int64
+		says  string
+	}{
+		"one failure of one item": {func(w *world) { w.fail(1, time.Minute, w.push(1)) }, "delayed", 0, "1 item is delayed: the first becomes ready in 1m0s."},
+		"two failures of one item": {func(w *world) { w.fail(2, time.Minute, w.push(1)) }, "failing", 1,
+			"1 item has failed, the last: smtp 550, held by vm-7; it is tried again in 1m0s, attempt 3 of 16."},
+		"one failure of two items": {func(w *world) { w.fail(1, time.Minute, w.push(1), w.push(2)) }, "failing", 2,
+			"2 items have failed, the last: smtp 550, held by vm-7; the first is tried again in 1m0s, attempt 2 of 16."},
+		"ready again at once": {func(w *world) { waits(w); w.fail(2, 0, w.push(1), w.push(2)) }, "failing", 2, "tried again now, attempt 3 of 16."},
+		"leased again": {func(w *world) {
+			id := w.push(1)
+			w.fail(2, 0, id)
+			w.lease(id, "vm-8")
+		}, "failing", 1, "held by vm-7"},
+		"an item was acknowledged lately": {func(w *world) { w.fail(2, time.Minute, w.push(1)); w.recent.Acked = time.Now().Add(-40 * time.Second) }, "delayed", 0, ""},
+		"the last of many attempts failed": {func(w *world) {
+			waits(w)
+			w.fail(8, 0, w.push(1), w.push(2))
+			w.push(3)
+			w.recent.Acked = time.Now().Add(-40 * time.Second)
+		}, "failing", 2, "2 items have failed"},
+		"the last of many attempts failed, before many items": {func(w *world) {
+			w.fail(8, 0, w.push(1), w.push(2))
+			for range 16 {
+				w.push(3)
+			}
+			waits(w)
+		}, "failing", 2, "Of the first items 2 have failed, the last: smtp 550"},
+		"many failed, and one was acknowledged since": {func(w *world) {
+			waits(w)
+			w.fail(8, 0, w.push(1), w.push(2))
+			w.push(3)
+			w.recent.Acked, w.recent.Failures = time.Now().Add(-time.Second), 0
+		}, "flows", 0, ""},
+		"many failed, and one was acknowledged a moment before": {func(w *world) {
+			waits(w)
+			w.fail(8, 0, w.push(1), w.push(2))
+			w.recent.Acked = time.Now().Add(-20 * time.Second)
+		}, "flows", 0, ""},
+		"others are ready":           {func(w *world) { waits(w); w.fail(2, time.Minute, w.push(1)); w.push(2) }, "flows", 0, ""},
+		"others are leased":          {func(w *world) { w.fail(2, time.Minute, w.push(1)); w.lease(w.push(2), "ann") }, "leased", 0, ""},
+		"others wait for their time": {func(w *world) { w.pushLater(0); w.fail(2, time.Minute, w.push(1)); w.pushLater(2) }, "failing", 1, ""},
+		"so many wait that none is seen": {func(w *world) {
+			for range 64 {
+				w.pushLater(0)
+			}
+			w.fail(2, time.Minute, w.push(1))
+		}, "delayed", 0, ""},
+		"all wait for their time": {func(w *world) { w.pushLater(1); w.pushLater(2) }, "delayed", 0, ""},
+		"it is paused": {func(w *world) {
+			w.fail(2, time.Minute, w.push(1))
+			w.update(func(tx kv.Tx, q fdbpq.Queue) error { return q.Pause(tx) })
+		}, "paused", 0, ""},
+		"nobody asks for others": {func(w *world) { w.fail(2, time.Minute, w.push(1)); w.push(2) }, "no_workers", 0, ""},
+		"leases ran out": {func(w *world) {
+			lease := w.lease(w.push(1), "vm-7")
+			w.update(func(tx kv.Tx, q fdbpq.Queue) error {
+				_, err := q.GiveBack(tx, lease, "")
+				return err
+			})
+			waits(w)
+			w.recent.Lost.Leases = 3
+		}, "flows", 0, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := begin(t, 0)
+			c.of(w)
+			got := w.says("q", nil)
+			if got.Cause != c.cause || got.Failing != c.items || !strings.Contains(got.Text, c.says) {
+				t.Errorf("the queue says %+v, expected %s of %d items, and %q", got, c.cause, c.items, c.says)
+			}
+			if c.items > 0 && (got.Reason != "smtp 550" || got.Holder != "vm-7" || got.Item == "" || got.MaxDeliveries != 16) {
+				t.Errorf("the queue says %+v, expected the last failure", got)
+			}
+		})
+	}
+}
+
+// Another bridge may know of an acknowledgement; what it knows of failures counts, too.
+func TestFailingOfTwoBridges(t *testing.T) {
+	t.Parallel()
+	for answer, want := range map[string]protocol.Cause{
+		`{"waiting":0,"bands":null}`: "failing", `{"waiting":0,"bands":null,"acked":1000}`: "delayed", `{"waiting":0,"bands":null,"acked":90000,"failures":7}`: "failing",
+	} {
+		w := begin(t, 1)
+		w.fail(2, time.Minute, w.push(1))
+		w.answers = []string{answer}
+		if got := w.says("q", nil); got.Cause != want || w.questions != 1 {
+			t.Errorf("the other bridge says %s: %+v, expected %s", answer, got, want)
+		}
+	}
+}
+
+// An item says of what it failed, and how often it is tried.
+func TestFailuresOfAnItem(t *testing.T) {
+	t.Parallel()
+	w := begin(t, 0)
+	id, other := w.push(1), w.push(2)
+	w.fail(3, time.Minute, id)
+	got := w.says("q", &id)
+	const text = "The item is delayed: it becomes ready in 1m0s. It has failed 3 times, the last: smtp 550, held by vm-7; the next attempt is 4 of 16."
+	if got.Cause != "delayed" || got.Text != text || got.Reason != "smtp 550" || got.Attempt != 4 || got.MaxDeliveries != 16 {
+		t.Errorf("the item says %+v, expected %q", got, text)
+	}
+	if got := w.says("q", &other); strings.Contains(got.Text, "failed") || got.Attempt != 0 {
+		t.Errorf("an item that never failed says %+v", got)
+	}
+}
