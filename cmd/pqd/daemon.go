@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -421,7 +422,7 @@ func (k *keptBridge) drain(ctx context.Context) error {
 }
 
 func (k *keptBridge) ready() error {
-	if err := k.link.Away(); err != nil {
+	if err := cmp.Or(k.link.Away(), k.link.Reconnecting()); err != nil {
 		return health.Waiting(err)
 	}
 	return k.latest.Load().Ready()

@@ -94,6 +94,14 @@ func (l *Link) Away() error {
 	return fmt.Errorf("the NATS server ended %s for an error: another one is about to be made", l.Name)
 }
 
+// Reconnecting says that the connection is about to come back by itself, or nil.
+func (l *Link) Reconnecting() error {
+	if l.Conn().Status() != nats.RECONNECTING {
+		return nil
+	}
+	return errors.New("NATS connection is reconnecting")
+}
+
 // Ended is closed when the connection is closed.
 func (l *Link) Ended() <-chan struct{} {
 	l.mu.Lock()

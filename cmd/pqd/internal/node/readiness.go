@@ -47,6 +47,8 @@ func (r *readiness) err() error {
 		return health.Waiting(fmt.Errorf("store: %s", status.Reason))
 	case r.link.Away() != nil:
 		return health.Waiting(r.link.Away())
+	case r.link.Reconnecting() != nil:
+		return health.Waiting(r.link.Reconnecting())
 	case r.link.Conn().Status() != nats.CONNECTED:
 		return errors.New("NATS connection is " + r.link.Conn().Status().String())
 	case missing != nil:
