@@ -587,7 +587,10 @@ func TestNATSUserWithoutRights(t *testing.T) {
 	case <-testenv.Late():
 		t.Fatal("the connection is still there")
 	}
-	s.refused(503, "NATS is away", "GET", "/v1/queues/jobs", "")
+	const text = "NATS is away, nothing was done: try again"
+	if told := s.refused(503, text, "GET", "/v1/queues/jobs", ""); told.Description != text {
+		t.Errorf("it says %q, expected %q", told.Description, text)
+	}
 }
 
 // Nothing of the gateway has to be there for its answers: no bridge is an answer too.

@@ -73,6 +73,9 @@ func starting() *refusal {
 }
 
 func unavailable(err error) *refusal {
+	if errors.Is(err, nats.ErrReconnectBufExceeded) {
+		return refusef(protocol.CodeUnavailable, "NATS is away, nothing was done: try again")
+	}
 	return refusef(protocol.CodeUnavailable, "NATS is away, nothing was done: try again (%s)", err)
 }
 

@@ -188,8 +188,7 @@ func Harmless(text string) string {
 // Excerpt shows the beginning of a payload on one line.
 func Excerpt(payload []byte) string {
 	const most = 50
-	text := fmt.Sprintf("%q", payload[:min(len(payload), most)])
-	text = screen.Visible(text[1 : len(text)-1])
+	text := screen.Visible(string(payload[:min(len(payload), most)]))
 	if len(payload) > most {
 		text += "…"
 	}

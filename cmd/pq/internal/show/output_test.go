@@ -54,7 +54,7 @@ func TestColumns(t *testing.T) {
 func TestExcerpt(t *testing.T) {
 	t.Parallel()
 	for payload, want := range map[string]string{
-		"a\tb\n": `a\tb\n`, "\xff": `\xff`, strings.Repeat("x", 51): strings.Repeat("x", 50) + "…",
+		"a\tb\n": `a\tb\n`, "\xff": `\xff`, `{"a":"b\\c"}`: `{"a":"b\\c"}`, "\x1b[2J": `\x1b[2J`, strings.Repeat("x", 51): strings.Repeat("x", 50) + "…",
 	} {
 		if got := Excerpt([]byte(payload)); got != want {
 			t.Errorf("%q is shown as %s, expected %s", payload, got, want)

@@ -103,7 +103,7 @@ func TestHostileTextsInTables(t *testing.T) {
 			t.Errorf("text %d: %q", n, got)
 		}
 	}
-	if got := show.Excerpt([]byte("tab\tand \"quotes\"")); got != `tab\tand \"quotes\"` {
+	if got := show.Excerpt([]byte("tab\tand \"quotes\"")); got != `tab\tand "quotes"` {
 		t.Error(got)
 	}
 }

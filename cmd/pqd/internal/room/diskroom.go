@@ -74,7 +74,7 @@ func DiskWith(disk func() *protocol.Disk, last func() error) func() *protocol.Di
 
 // tooLittle says how much is free; less names the part that df counts as free.
 func tooLittle(free, least int64, less string) error {
-	return fmt.Errorf("%d MiB are free on the disk of the store%s, and %d MiB are to stay free (PQ_MIN_FREE)", max(free, 0)>>20, less, least>>20)
+	return fmt.Errorf("%d MiB are free on the disk of the store%s, and %d MiB are to stay free (PQ_MIN_FREE)", max(free, 0)>>20, less, (least+1<<19)>>20)
 }
 
 const (
