@@ -60,6 +60,11 @@ func TestResult(t *testing.T) {
 	dead := c.pop("pq.jobs-dead.peek.min", "")
 	c.finished(c.ask("pq.jobs.result."+id, ""), "dead", "", "PQ-Dead-Reason", "bad address", "PQ-Dead-Letter", "jobs-dead", "PQ-Next-Id", dead.Header.Get("PQ-Id"), "PQ-Next", "")
 
+	c.ask("pq.jobs.admin.config", `{"max_deliveries":1}`)
+	id = c.asked("jobs", "work")
+	c.raw(c.pop("pq.jobs.pop.min", "", "PQ-Lease", "1m").Header.Get("PQ-Ack"), `-NAK {"reason":"no wood"}`)
+	c.finished(c.ask("pq.jobs.result."+id, ""), "dead", "", "PQ-Dead-Reason", "max_deliveries", "PQ-Dead-Cause", "no wood")
+
 	c.ask("pq.jobs.admin.config", `{"hand_over":"*"}`)
 	id = c.asked("jobs", "work")
 	next := c.push("pq.next.push", "", "PQ-Settle", c.pop("pq.jobs.pop.min", "", "PQ-Lease", "1m").Header.Get("PQ-Ack"))

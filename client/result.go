@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -18,6 +19,7 @@ type Result struct {
 	FinishedAt time.Time
 	Deliveries int64
 	Reason     string // why it is dead
+	Cause      string // what a dead item failed of last: the reason of its last attempt, or that of its death
 	DeadLetter string // of a dead item: the queue that has it now
 	Next       string // of an item handed over: the queue that has it now, or link:<name>
 	NextID     string // its id in either
@@ -84,6 +86,6 @@ func (q *Queue) result(ctx context.Context, id string, wait time.Duration) (*Res
 	}
 	return &Result{
 		Outcome: r.Outcome, Body: m.Data, Dropped: r.Dropped, FinishedAt: r.FinishedAt, Deliveries: r.Deliveries,
-		Reason: r.DeadReason, DeadLetter: r.DeadLetter, Next: r.Next, NextID: r.NextID,
+		Reason: r.DeadReason, Cause: cmp.Or(r.DeadCause, r.DeadReason), DeadLetter: r.DeadLetter, Next: r.Next, NextID: r.NextID,
 	}, nil
 }

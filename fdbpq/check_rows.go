@@ -350,8 +350,8 @@ func foundKept(w *walk, r *foundRow) error {
 	if r.state == nil || !r.state.exists || !r.state.results {
 		return fmt.Errorf("queue %q keeps no results", r.queue)
 	}
-	results{&w.of(r.lineage).queueRows}.count(kept.Size, 1)
 	since := kept.Since(suffix)
+	results{&w.of(r.lineage).queueRows}.count(since.Size, 1)
 	w.expect(since.Key(r.queue), since.Append(nil))
 	if kept.Chunks > 0 {
 		begin, _ := layout.KeptParts(r.queue, suffix)

@@ -17,6 +17,7 @@ type modelResult struct {
 	ttl          time.Duration
 	deliveries   int64
 	reason       string
+	cause        string // what it failed of last, if the reason does not say it
 	next, nextID string // where its work goes on
 	nextNumber   int    // the model's, of the item there
 	staged       bool   // a staged pop took it: if others were in its way it leased the item first, which counts
@@ -31,6 +32,7 @@ type resultView struct {
 	Finished   int64
 	Deliveries int64
 	Reason     string
+	Cause      string
 	Next       string
 	NextID     string
 }
@@ -58,7 +60,7 @@ func (q *modelQueue) resultRoom(ends int) int64 {
 		room = 64 << 20
 	}
 	for _, r := range q.results {
-		room -= resultCosts + int64(len(r.body))
+		room -= resultCosts + int64(len(r.body)+len(r.cause))
 	}
 	for i := range q.items {
 		if item := &q.items[i]; item.asks > 0 && item.number != ends {
@@ -126,7 +128,7 @@ func (m *model) result(queue, id string, at moment, got resultView) resultView {
 	}
 	v := resultView{
 		Finish: r.finish, Kept: fdbpq.KeptWhole, Body: digest(r.body), Finished: r.finished, Deliveries: r.deliveries,
-		Reason: r.reason, Next: r.next, NextID: r.nextID,
+		Reason: r.reason, Cause: r.cause, Next: r.next, NextID: r.nextID,
 	}
 	if r.dropped {
 		v.Kept = fdbpq.KeptDropped

@@ -140,7 +140,7 @@ func (m *model) moveToDeadLetters(q *modelQueue, at moment, item modelItem, reas
 		item.priority = item.returnPriority
 	}
 	if item.dead != (fdbpq.DeadLetter{}) {
-		m.finish(q, at, &item, modelResult{finish: fdbpq.FinishDead, reason: reason})
+		m.finish(q, at, &item, modelResult{finish: fdbpq.FinishDead, reason: reason, cause: item.failedOf(reason)})
 		out.Events = append(out.Events, event(fdbpq.EventDead, q, &item, item.deliveries(), reason, "")+showEndings(item.endings()))
 		return
 	}
@@ -162,7 +162,7 @@ func (m *model) moveToDeadLetters(q *modelQueue, at moment, item modelItem, reas
 		buried.expires = at.now + int64(ttl)
 	}
 	number := m.add(grave, buried)
-	m.finish(q, at, &item, modelResult{finish: fdbpq.FinishDead, reason: reason, next: name, nextNumber: number})
+	m.finish(q, at, &item, modelResult{finish: fdbpq.FinishDead, reason: reason, cause: item.failedOf(reason), next: name, nextNumber: number})
 }
 
 func event(kind fdbpq.EventType, q *modelQueue, item *modelItem, deliveries int64, reason, dead string) string {

@@ -141,6 +141,15 @@ func (i *modelItem) cause() string {
 	return i.dead.Reason
 }
 
+// failedOf is the cause of a death, if its reason does not say it.
+func (i *modelItem) failedOf(reason string) string {
+	dead := *i
+	if dead.dead.Reason = reason; dead.cause() != reason {
+		return dead.cause()
+	}
+	return ""
+}
+
 // lastPriority is the one that the item has, or returns to.
 func (i *modelItem) lastPriority() int64 {
 	if i.state == fdbpq.StateLeased {

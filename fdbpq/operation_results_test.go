@@ -54,7 +54,7 @@ func resultViewOf(r *fdbpq.Result, err error) (resultView, error) {
 	}
 	return resultView{
 		Finish: r.Finish, Kept: r.Kept, Body: digest(r.Body), Finished: r.Finished, Deliveries: r.Deliveries,
-		Reason: r.Reason, Next: r.Next, NextID: r.NextID,
+		Reason: r.Reason, Cause: r.Cause, Next: r.Next, NextID: r.NextID,
 	}, nil
 }
 

@@ -20,7 +20,7 @@ import (
 // body of a result is dropped, and not the settlement: work that is done stays done. The counters are read by snapshot, so concurrent
 // transactions may exceed the bound by what each of them adds.
 
-// KeptBytes is what a result counts of result_bytes beside its body, and an item that asks for one: about what its rows take.
+// KeptBytes is what a result counts of result_bytes beside its body and the cause of a death, and an item that asks for one: about what its rows take.
 const KeptBytes = 320
 
 // MaxResultTTL is the longest time for which a result is kept.
@@ -114,6 +114,9 @@ func (rs results) keep(l *layout.Item, how finish) (Kept, error) {
 		How: string(how.how), Keep: l.Asks, Finished: now, IDPriority: l.IDPriority, Deliveries: l.Deliveries(),
 		Reason: how.reason, Next: how.next, Dropped: !fits,
 	}
+	if cause := (DeadLetter{Reason: how.reason}).cause(Attempts(l.Attempts)); how.how == FinishDead && cause != how.reason {
+		r.Cause = cause
+	}
 	if how.nextID != (ID{}) {
 		r.NextID = how.nextID.String()
 	}
@@ -132,7 +135,7 @@ func (rs results) keep(l *layout.Item, how finish) (Kept, error) {
 	since := r.Since(suffix)
 	rs.tx.Set(since.Key(rs.name), since.Append(nil))
 	rs.tx.Set(layout.ResultTimerKey(r.Timer(), rs.name, r.Keep), nil) // the alarm need not know: a heartbeat finds it within the shortest Keep
-	rs.count(r.Size, 1)
+	rs.count(since.Size, 1)
 	if r.Dropped {
 		return KeptDropped, nil
 	}
@@ -146,7 +149,7 @@ func (rs results) tell() {
 	}
 }
 
-// count counts results with bodies of a size.
+// count counts results that have so many bytes each.
 func (rs results) count(size, n int64) {
 	rs.tally.Results += n
 	rs.tally.ResultBytes += n * (KeptBytes + size)
@@ -257,6 +260,7 @@ type Result struct {
 	Finished   int64  // store time
 	Deliveries int64
 	Reason     string // why it is dead
+	Cause      string // what it failed of last, where Reason does not say it
 	Next       string // the queue of the same tenant in which it went on, or the holder that took it to another store
 	NextID     string // its id in that queue
 }
@@ -335,7 +339,7 @@ func resultOf(rs results, r kv.Reader, id ID) (*Result, error) {
 	}
 	result := &Result{
 		Finish: Finish(kept.How), Kept: KeptWhole, Body: kept.Body, Finished: kept.Finished, Deliveries: kept.Deliveries,
-		Reason: kept.Reason, Next: kept.Next, NextID: kept.NextID,
+		Reason: kept.Reason, Cause: kept.Cause, Next: kept.Next, NextID: kept.NextID,
 	}
 	if kept.Dropped {
 		result.Kept = KeptDropped

@@ -127,6 +127,13 @@ func TestEachEndLeavesItsResult(t *testing.T) {
 				}
 			}
 		}, fdbpq.Result{Finish: fdbpq.FinishDead, Deliveries: 2, Reason: fdbpq.DeadMaxDeliveries, Next: "nack-dead", NextID: "next"}},
+		{"nails", `{"max_deliveries":1}`, fdbpq.NewItem{}, func(f *fixture, queue string, _ fdbpq.ID) {
+			lease := *f.leaseOne(queue, time.Minute).Lease
+			f.update(func(tx kv.Tx) error {
+				_, err := f.Queue(queue).Nack(tx, lease, fdbpq.Nack{Reason: "no nails"})
+				return err
+			})
+		}, fdbpq.Result{Finish: fdbpq.FinishDead, Deliveries: 1, Reason: fdbpq.DeadMaxDeliveries, Cause: "no nails", Next: "nails-dead", NextID: "next"}},
 		{"crash", `{"max_interruptions":1}`, fdbpq.NewItem{}, func(f *fixture, queue string, _ fdbpq.ID) {
 			f.leaseOne(queue, time.Second)
 			f.pass(time.Minute)
@@ -204,7 +211,7 @@ func TestEachEndLeavesItsResult(t *testing.T) {
 			want := end.want
 			want.Kept = whole
 			f.ended(end.name, id, want)
-			if n := f.counts(end.name); n.Results != 1 || n.ResultBytes != fdbpq.KeptBytes+int64(len(want.Body)) {
+			if n := f.counts(end.name); n.Results != 1 || n.ResultBytes != fdbpq.KeptBytes+int64(len(want.Body)+len(want.Cause)) {
 				t.Errorf("%s: counted are %d results of %d bytes", end.name, n.Results, n.ResultBytes)
 			}
 		}

@@ -101,6 +101,7 @@ const (
 const (
 	HeaderOutcome    = "PQ-Outcome" // how the item ended, see [Finish]
 	HeaderFinishedAt = "PQ-Finished-At"
+	HeaderDeadCause  = "PQ-Dead-Cause"  // of a dead item: what it failed of last, where HeaderDeadReason does not say it
 	HeaderDeadLetter = "PQ-Dead-Letter" // of a dead item: the queue that has it now
 	HeaderNext       = "PQ-Next"        // of an item handed over: the queue that has it now, or link:<name>
 	HeaderNextID     = "PQ-Next-Id"     // its id there

@@ -95,6 +95,7 @@ type ItemResult struct {
 	Base64     []byte    `json:"body_base64,omitempty"` // what its holder said, if it is not
 	Dropped    bool      `json:"dropped,omitempty"`     // its holder said something, and there was no room for it
 	DeadReason string    `json:"dead_reason,omitempty"`
+	DeadCause  string    `json:"dead_cause,omitempty"`  // what it failed of last, where DeadReason does not say it
 	DeadLetter string    `json:"dead_letter,omitempty"` // of a dead item: the queue that has it now
 	Next       string    `json:"next,omitempty"`        // of an item handed over: the queue that has it now, or link:<name>
 	NextID     string    `json:"next_id,omitempty"`     // its id in either
@@ -111,7 +112,8 @@ func (r *ItemResult) ReadHeaders(get func(name string) string) error {
 		return fmt.Errorf("header %s is missing", HeaderOutcome)
 	}
 	r.Dropped = get(HeaderResult) == ResultDropped
-	r.DeadReason, r.DeadLetter, r.Next, r.NextID = get(HeaderDeadReason), get(HeaderDeadLetter), get(HeaderNext), get(HeaderNextID)
+	r.DeadReason, r.DeadCause, r.DeadLetter = get(HeaderDeadReason), get(HeaderDeadCause), get(HeaderDeadLetter)
+	r.Next, r.NextID = get(HeaderNext), get(HeaderNextID)
 	return nil
 }
 

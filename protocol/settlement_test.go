@@ -52,8 +52,9 @@ func TestItemResult(t *testing.T) {
 	}{
 		"done": {map[string]string{"PQ-Outcome": "done", "PQ-Finished-At": at, "PQ-Deliveries": "0"},
 			`{"queue":"jobs","id":"i","outcome":"done","finished_at":"` + at + `","deliveries":0}`},
-		"dead": {map[string]string{"PQ-Outcome": "dead", "PQ-Finished-At": at, "PQ-Deliveries": "7", "PQ-Dead-Reason": "no wood", "PQ-Dead-Letter": "jobs-dead", "PQ-Next-Id": "n"},
-			`{"queue":"jobs","id":"i","outcome":"dead","finished_at":"` + at + `","deliveries":7,"dead_reason":"no wood","dead_letter":"jobs-dead","next_id":"n"}`},
+		"dead": {map[string]string{"PQ-Outcome": "dead", "PQ-Finished-At": at, "PQ-Deliveries": "7", "PQ-Dead-Reason": "max_deliveries",
+			"PQ-Dead-Cause": "no wood", "PQ-Dead-Letter": "jobs-dead", "PQ-Next-Id": "n"},
+			`{"queue":"jobs","id":"i","outcome":"dead","finished_at":"` + at + `","deliveries":7,"dead_reason":"max_deliveries","dead_cause":"no wood","dead_letter":"jobs-dead","next_id":"n"}`},
 		"handed over": {map[string]string{"PQ-Outcome": "handed_over", "PQ-Finished-At": at, "PQ-Deliveries": "1", "PQ-Next": "link:l", "PQ-Later": "a later version's"},
 			`{"queue":"jobs","id":"i","outcome":"handed_over","finished_at":"` + at + `","deliveries":1,"next":"link:l"}`},
 		"no outcome":    {map[string]string{"PQ-Finished-At": at, "PQ-Deliveries": "1"}, ""},

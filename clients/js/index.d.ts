@@ -155,6 +155,8 @@ export interface Result {
   readonly deliveries: number;
   /** Why it is dead, `""` otherwise. */
   readonly reason: string;
+  /** Of a dead item: what it failed of last, or why it is dead. */
+  readonly cause: string;
   /** Of a dead item: the queue that has it now. */
   readonly deadLetter: string;
   /** Of an item that was handed over: the queue that has it now, or `link:<name>`. */

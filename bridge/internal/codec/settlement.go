@@ -377,6 +377,7 @@ func (w *HeaderWriter) Result(r *fdbpq.Result, display func(int64) time.Time) {
 		w.string(protocol.HeaderResult, string(r.Kept))
 	}
 	w.known(protocol.HeaderDeadReason, headerLine(r.Reason))
+	w.known(protocol.HeaderDeadCause, headerLine(r.Cause))
 	if r.Finish == fdbpq.FinishDead {
 		w.known(protocol.HeaderDeadLetter, r.Next)
 	} else {

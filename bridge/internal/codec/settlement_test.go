@@ -24,8 +24,8 @@ func TestResultHeaders(t *testing.T) {
 	}{
 		{fdbpq.Result{Finish: fdbpq.FinishDone, Kept: fdbpq.KeptWhole, Deliveries: 2}, map[string]string{"PQ-Outcome": "done", "PQ-Deliveries": "2"}},
 		{fdbpq.Result{Finish: fdbpq.FinishDone, Kept: fdbpq.KeptDropped}, map[string]string{"PQ-Outcome": "done", "PQ-Deliveries": "0", "PQ-Result": "dropped"}},
-		{fdbpq.Result{Finish: fdbpq.FinishDead, Kept: fdbpq.KeptWhole, Reason: "two\nlines", Next: "jobs-dead", NextID: "id"},
-			map[string]string{"PQ-Outcome": "dead", "PQ-Deliveries": "0", "PQ-Dead-Reason": `two\nlines`, "PQ-Dead-Letter": "jobs-dead", "PQ-Next-Id": "id"}},
+		{fdbpq.Result{Finish: fdbpq.FinishDead, Kept: fdbpq.KeptWhole, Reason: "two\nlines", Cause: "no\nwood", Next: "jobs-dead", NextID: "id"},
+			map[string]string{"PQ-Outcome": "dead", "PQ-Deliveries": "0", "PQ-Dead-Reason": `two\nlines`, "PQ-Dead-Cause": `no\nwood`, "PQ-Dead-Letter": "jobs-dead", "PQ-Next-Id": "id"}},
 		{fdbpq.Result{Finish: fdbpq.FinishHandedOver, Kept: fdbpq.KeptWhole, Next: "mails", NextID: "id"},
 			map[string]string{"PQ-Outcome": "handed_over", "PQ-Deliveries": "0", "PQ-Next": "mails", "PQ-Next-Id": "id"}},
 	} {

@@ -23,6 +23,7 @@ class Result {
     this.body = m.data;
     this.dropped = m.get("PQ-Result") === "dropped";
     this.reason = m.get("PQ-Dead-Reason");
+    this.cause = m.get("PQ-Dead-Cause") || this.reason;
     this.deadLetter = m.get("PQ-Dead-Letter");
     this.next = m.get("PQ-Next");
     this.nextId = m.get("PQ-Next-Id");

@@ -38,7 +38,13 @@ test("what becomes of an item", async () => {
   await (await q.pop({ lease: "1m" })).term("no wood");
   const letter = await client.queue(`${q.name}-dead`).peek();
   const dead = await q.result(id);
-  assert.deepEqual([dead.outcome, dead.body.length, dead.reason, dead.deadLetter, dead.nextId], ["dead", 0, "no wood", letter.queue, letter.id]);
+  assert.deepEqual([dead.outcome, dead.body.length, dead.reason, dead.cause, dead.deadLetter, dead.nextId], ["dead", 0, "no wood", "no wood", letter.queue, letter.id]);
+
+  await q.configure({ max_deliveries: 1 });
+  ({ id } = await q.push("x", { resultTtl: "1h" }));
+  await (await q.pop({ lease: "1m" })).nak({ reason: "no nails" });
+  const failed = await q.result(id);
+  assert.deepEqual([failed.outcome, failed.reason, failed.cause], ["dead", "max_deliveries", "no nails"]);
 
   ({ id } = await q.push("x", { resultTtl: "1h" }));
   const after = await (await q.pop({ lease: "1m" })).handOver(two, "y");

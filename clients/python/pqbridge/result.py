@@ -39,6 +39,8 @@ class Result:
     """Of an item that was handed over: the queue that has it now, or link:<name>."""
     next_id: str
     """Its id in either."""
+    cause: str = ""
+    """Of a dead item: what it failed of last, or why it is dead."""
 
     @property
     def text(self) -> str:
@@ -60,6 +62,7 @@ class Result:
                 finished_at=time_of(m.get("PQ-Finished-At")),
                 deliveries=int(m.get("PQ-Deliveries")),
                 reason=m.get("PQ-Dead-Reason"),
+                cause=m.get("PQ-Dead-Cause") or m.get("PQ-Dead-Reason"),
                 dead_letter=m.get("PQ-Dead-Letter"),
                 next=m.get("PQ-Next"),
                 next_id=m.get("PQ-Next-Id"),

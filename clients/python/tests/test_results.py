@@ -74,6 +74,13 @@ class Results(TestCase):
         dead = await self.client.queue(q.name + "-dead").peek()
         found = await q.result(pushed.id)
         self.assertEqual((found.outcome, found.body, found.reason, found.dead_letter, found.next_id), ("dead", b"", "no wood", dead.queue, dead.id))
+        self.assertEqual(found.cause, "no wood")
+
+        await q.configure({"max_deliveries": 1})
+        pushed = await q.push("x", result_ttl="1h")
+        await (await q.pop(lease="1m")).nak(reason="no nails")
+        found = await q.result(pushed.id)
+        self.assertEqual((found.outcome, found.reason, found.cause), ("dead", "max_deliveries", "no nails"))
 
         pushed = await q.push("x", result_ttl="1h")
         after = await (await q.pop(lease="1m")).hand_over(two, "y")

@@ -24,6 +24,7 @@ type Result struct {
 	Next       string // where the item went on: a queue, or a link
 	NextID     string // its id there
 	Body       []byte // empty when it is kept in chunks
+	Cause      string // of a death: what the item failed of last, where Reason does not say it
 }
 
 // resultVersion is the first element of the value of a result.
@@ -46,7 +47,10 @@ func (r *Result) Append(b []byte) []byte {
 	for _, s := range [...]string{r.Reason, r.Next, r.NextID} {
 		b = tuple.AppendString(b, s)
 	}
-	return tuple.AppendBytes(b, body)
+	if b = tuple.AppendBytes(b, body); r.Cause != "" {
+		b = tuple.AppendString(b, r.Cause)
+	}
+	return b
 }
 
 // ParseResult reads a result, which refers to b.
@@ -58,6 +62,9 @@ func ParseResult(b []byte) (Result, error) {
 	in.Ints(&keep, &r.Finished, &r.IDPriority, &r.Deliveries, &r.Chunks, &r.Size, &dropped)
 	r.Reason, r.Next, r.NextID = in.Text(), in.Text(), in.Text()
 	r.Body = in.Bytes()
+	if len(in.Rest()) > 0 {
+		r.Cause = in.Text()
+	}
 	r.Keep, r.Dropped = Keep(keep), dropped != 0
 	switch {
 	case in.Err() != nil:
@@ -114,12 +121,12 @@ type KeptSince struct {
 	Keep         Keep
 	Finished     int64
 	Suffix       string
-	Size, Chunks int64 // of the result: its value
+	Size, Chunks int64 // bytes that the result counts beside its rows, and rows of its body: its value
 }
 
 // Since leads to the result of the item with a suffix.
 func (r *Result) Since(suffix string) KeptSince {
-	return KeptSince{r.Keep, r.Finished, suffix, r.Size, r.Chunks}
+	return KeptSince{r.Keep, r.Finished, suffix, r.Size + int64(len(r.Cause)), r.Chunks}
 }
 
 // End is the store time from which on the result is not kept any more.

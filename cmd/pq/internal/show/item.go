@@ -225,6 +225,9 @@ func ShownResult(queue, id string, from *client.Result) *Result {
 		Queue: queue, ID: id, Outcome: from.Outcome, FinishedAt: from.FinishedAt, Deliveries: from.Deliveries, Dropped: from.Dropped,
 		DeadReason: from.Reason, DeadLetter: from.DeadLetter, Next: from.Next, NextID: from.NextID,
 	}}
+	if from.Cause != from.Reason {
+		r.DeadCause = from.Cause
+	}
 	r.SetBody(from.Body)
 	return r
 }
@@ -235,6 +238,9 @@ func (r *Result) Describe() string {
 	f.Add("Outcome", "%s", r.Outcome)
 	if r.DeadReason != "" {
 		f.Add("Reason", "%s", r.DeadReason)
+	}
+	if r.DeadCause != "" {
+		f.Add("Failed of", "%s", r.DeadCause)
 	}
 	switch {
 	case r.DeadLetter != "":
