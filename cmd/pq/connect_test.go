@@ -1,11 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -89,11 +89,29 @@ func homeWith(t *testing.T, selected string, contexts map[string]string) string 
 // pq runs a command and returns everything it has written.
 func pq(t *testing.T, env []string, args ...string) (code int, text string) {
 	t.Helper()
-	var out bytes.Buffer
+	var out together
 	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience())
 	defer cancel()
 	code = run(ctx, args, env, strings.NewReader(""), &out, &out)
 	return code, out.String()
+}
+
+// together is what pq and the programs that it runs have written, at the same time.
+type together struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (w *together) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.text.Write(b)
+}
+
+func (w *together) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.text.String()
 }
 
 func TestLogins(t *testing.T) {

@@ -3,8 +3,11 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"os/exec"
 	"strings"
 	"sync"
@@ -44,7 +47,8 @@ func consumeCommand(s *session.Session) *cobra.Command {
 input; PQ_QUEUE, PQ_ID, PQ_PRIORITY, PQ_DELIVERIES, PQ_FAILURES,
 PQ_INTERRUPTIONS, PQ_RETURNS, PQ_FENCE, PQ_KEY and PQ_KEY_FENCE are set, and
 PQ_HEADER_<NAME> for each header. When the program
-exits with 0 the item is acknowledged, otherwise it is delivered again later.
+exits with 0 the item is acknowledged, otherwise it is delivered again later, and the
+last line of its standard error is the reason.
 While the program runs the lease is extended. Without a program the payloads are
 printed.
 
@@ -197,18 +201,121 @@ const killAfter = 5 * time.Second
 func (c *consuming) exec(ctx context.Context, item *client.Item) error {
 	cmd := exec.CommandContext(ctx, c.command[0], c.command[1:]...)
 	cmd.Stdin = bytes.NewReader(item.Payload)
-	cmd.Stdout, cmd.Stderr = c.session.Stdout, c.session.Stderr
+	said, err := followErrors(linesOf{c})
+	if err != nil {
+		return err
+	}
+	cmd.Stdout, cmd.Stderr = c.session.Stdout, said.to
 	cmd.Env = c.environment(item)
 	cmd.WaitDelay = killAfter
-	err := c.session.Programs.Run(ctx, cmd)
+	err = c.session.Programs.Run(ctx, cmd)
+	last := said.end()
+	if err == nil {
+		return nil
+	}
 	var exit *exec.ExitError
-	if errors.As(err, &exit) && exit.ExitCode() == c.deadExit && ctx.Err() == nil { // otherwise pq has ended it
-		return client.GiveUp(fmt.Errorf("%s: %w", c.command[0], err))
+	gaveUp := errors.As(err, &exit) && exit.ExitCode() == c.deadExit && ctx.Err() == nil // otherwise pq has ended it
+	if err = fmt.Errorf("%s: %w", c.command[0], err); last != "" {
+		err = fmt.Errorf("%s (%w)", last, err)
 	}
+	if gaveUp {
+		return client.GiveUp(err)
+	}
+	return err
+}
+
+// linesOf writes to the standard error of pq beside its own lines.
+type linesOf struct{ *consuming }
+
+func (l linesOf) Write(b []byte) (int, error) {
+	l.output.Lock()
+	defer l.output.Unlock()
+	return l.session.Stderr.Write(b)
+}
+
+// saidErrors passes on the standard error of a program, and keeps its last line. A program may leave others running, which go on
+// writing: what it has said itself ends where pq writes a mark behind it.
+type saidErrors struct {
+	to, from *os.File // what the program writes to
+	out      io.Writer
+	mark     []byte
+	ended    chan struct{} // closed when the mark was read
+
+	line []byte // the one that goes on
+	last string
+}
+
+func followErrors(out io.Writer) (*saidErrors, error) {
+	from, to, err := os.Pipe()
 	if err != nil {
-		return fmt.Errorf("%s: %w", c.command[0], err)
+		return nil, err
 	}
-	return nil
+	s := &saidErrors{to: to, from: from, out: out, mark: []byte("\x00" + rand.Text() + "\x00"), ended: make(chan struct{})}
+	go s.follow()
+	return s, nil
+}
+
+// follow reads up to the mark, and then passes on what others say.
+func (s *saidErrors) follow() {
+	defer s.from.Close()
+	var held []byte // may be the beginning of the mark
+	for chunk := make([]byte, 4096); ; {
+		n, err := s.from.Read(chunk)
+		held = append(held, chunk[:n]...)
+		own, others, ended := bytes.Cut(held, s.mark)
+		if !ended && err == nil {
+			own = own[:len(own)-s.begun(own)]
+		}
+		s.say(own)
+		if ended || err != nil {
+			s.keep()
+			close(s.ended)
+			_, _ = s.out.Write(others)
+			_, _ = io.Copy(s.out, s.from)
+			return
+		}
+		held = append(held[:0], held[len(own):]...)
+	}
+}
+
+// begun is how many bytes at the end of a text are the beginning of the mark.
+func (s *saidErrors) begun(text []byte) int {
+	for n := min(len(text), len(s.mark)-1); n > 0; n-- {
+		if bytes.HasPrefix(s.mark, text[len(text)-n:]) {
+			return n
+		}
+	}
+	return 0
+}
+
+// maxErrorLine bounds the line that is kept, so that the reason of a failure has room for what ended the program, too.
+const maxErrorLine = 140
+
+// say takes what the program has said.
+func (s *saidErrors) say(text []byte) {
+	_, _ = s.out.Write(text)
+	for line := range bytes.Lines(text) {
+		s.line = append(s.line, line[:min(len(line), maxErrorLine-len(s.line))]...)
+		if bytes.HasSuffix(line, []byte("\n")) {
+			s.keep()
+			s.line = s.line[:0]
+		}
+	}
+}
+
+// keep keeps a line that says something.
+func (s *saidErrors) keep() {
+	if text := bytes.TrimSpace(s.line); len(text) > 0 {
+		s.last = strings.ToValidUTF8(string(text), "")
+	}
+}
+
+// end returns the last line of a program that has ended, "" if it has said nothing.
+func (s *saidErrors) end() string {
+	_, _ = s.to.Write(s.mark) // it fails only if nobody reads
+	_ = s.to.Close()
+	<-s.ended
+	return s.last
 }
 
 // environment has the variables about the item for a program.

@@ -49,7 +49,7 @@ func (w *terminal) begin(t *testing.T, args ...string) (interrupt func(), wait f
 // beginWith is begin with this standard input.
 func (w *terminal) beginWith(t *testing.T, stdin io.Reader, args ...string) (interrupt func(), wait func() (int, string)) {
 	ctx, cancel := context.WithTimeout(t.Context(), testenv.Most)
-	var out bytes.Buffer
+	var out together
 	ended := make(chan int)
 	go func() { ended <- run(ctx, args, w.env, stdin, &out, &out) }()
 	return cancel, func() (int, string) { return <-ended, out.String() }
