@@ -95,7 +95,7 @@ NOT_TESTED = $(if $(NODE),,echo '*** NOT TESTED WITH NATS.JS: node is missing, o
 	$(if $(NATS),,echo '*** NOT TESTED WITH THE NATS COMMAND: .ci/run installs it into e2e/testdata/clients/bin ***';) \
 	$(if $(BROWSER),,echo '*** NOT TESTED IN A BROWSER: chromium is missing ***';) true
 
-nightly: ## what takes long, at low priority, in 90 minutes (NIGHT seconds) at most: all tests with the race detector, on FoundationDB too where it is, a moment of each fuzz target and of a third of the campaigns (WHOLE=1: of all), the chart, known vulnerabilities; repeats with SEED
+nightly: ## what takes long, at low priority, in 90 minutes (NIGHT seconds) at most: a third of the tests with the race detector and a moment of a third of the campaigns (WHOLE=1: all), tests on FoundationDB where it is, a moment of each fuzz target, the chart, known vulnerabilities; repeats with SEED
 	@SEED='$(SEED)' FDB='$(FDB)' .ci/nightly
 
 test-everything:
