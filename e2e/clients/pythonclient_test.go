@@ -125,13 +125,13 @@ func TestPythonClient(t *testing.T) {
 	}
 }
 
-// Each item is at the client or in the queue, however often waits are cancelled beside pushes; and 200 deploys count as
+// Each item is at the client or in the queue, however often waits are cancelled beside pushes; and a hundred deploys count as
 // nothing.
 func TestPythonClientLeaves(t *testing.T) {
 	nightly.Only(t, "TestPythonClient has the same, some dozen times")
 	t.Parallel()
 	py := needPython(t)
-	py.env = append(py.env, "PQ_TEST_WAITS=4000", "PQ_TEST_DEPLOYS=200")
+	py.env = append(py.env, "PQ_TEST_WAITS=1500", "PQ_TEST_DEPLOYS=100")
 	runPythonTests(t, pyDaemon(t), py, "test_presence", "test_worker")
 }
 
