@@ -143,7 +143,7 @@ func TestCountersOfQueues(t *testing.T) {
 			}
 		}
 	})
-	m.moves("a NAK", "jobs popped +1, jobs pushed +1, jobs returned +1", func() {
+	m.moves("a NAK", "jobs failures +1, jobs popped +1, jobs pushed +1, jobs returned +1", func() {
 		m.ask("pq.jobs.push", "x")
 		m.ask(m.lease("jobs", "1m").Reply, "-NAK")
 	})
@@ -155,7 +155,7 @@ func TestCountersOfQueues(t *testing.T) {
 			t.Errorf("an acknowledgement of what is gone: %v", err)
 		}
 	})
-	m.moves("a bundle of settlements", "jobs acknowledged +1, jobs popped +2, jobs pushed +2, jobs returned +1", func() {
+	m.moves("a bundle of settlements", "jobs acknowledged +1, jobs failures +1, jobs popped +2, jobs pushed +2, jobs returned +1", func() {
 		m.ask("pq.jobs.push", "x")
 		m.ask("pq.jobs.push", "y")
 		first, second := m.lease("jobs", "1m"), m.lease("jobs", "1m")
@@ -198,7 +198,7 @@ func TestCountersOfEventsAndReasons(t *testing.T) {
 		m.ask("pq.jobs.push", "x")
 		m.ask(m.lease("jobs", "1m").Reply, "+TERM")
 	})
-	m.moves("a last delivery", "jobs dead +1, jobs popped +1, jobs pushed +1, jobs returned +1", func() {
+	m.moves("a last delivery", "jobs dead +1, jobs failures +1, jobs popped +1, jobs pushed +1, jobs returned +1", func() {
 		m.ask("pq.jobs.admin.config", `{"max_deliveries":1}`)
 		m.ask("pq.jobs.push", "x")
 		m.ask(m.lease("jobs", "1m").Reply, "-NAK")

@@ -65,9 +65,9 @@ var missReasonNames = [missReasons]string{missedDown: "down", missedFull: "full"
 // FiredQueue is what the schedules of a queue did. Bytes are those of the items that were pushed, or would have overlapped.
 type FiredQueue struct{ Fired, Missed, Overlapped, Bytes int64 }
 
-// Admit returns the reason why a queue takes no new item of this many bytes now, or nil. ended is called behind the transaction
+// Room returns the reason why a queue takes no new item of this many bytes now, or nil. ended is called behind the transaction
 // that asked.
-type Admit func(queue string, bytes int) (ended func(), full error)
+type Room func(queue string, bytes int) (ended func(), full error)
 
 // firing is the transaction of one Fire.
 type firing struct {

@@ -345,7 +345,7 @@ func (s *Schedules) Bytes(r kv.Reader, after, last string) (n int64, err error) 
 //
 // A nominal time fires once. The transaction that pushes for it depends on how far the schedule
 // was, and moves that on.
-func (s *Schedules) Fire(ctx context.Context, room Admit, owner func(queue string) string) (fired Fired, err error) {
+func (s *Schedules) Fire(ctx context.Context, room Room, owner func(queue string) string) (fired Fired, err error) {
 	if none, err := s.none(ctx); none || err != nil {
 		return Fired{}, err
 	}
@@ -415,7 +415,7 @@ type Runner struct {
 	Problem func(error)       // a step failed; Run goes on
 	Fired   func(Fired)       // schedules were looked at; behind the events
 
-	Room Admit // nil: queues take items of schedules whenever they have room
+	Room Room // nil: queues take items of schedules whenever they have room
 
 	// Owner names the owner of a queue. Owners take turns with what their schedules push. Without it all queues have one owner.
 	Owner func(queue string) string
