@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -422,7 +421,7 @@ func (k *keptBridge) drain(ctx context.Context) error {
 }
 
 func (k *keptBridge) ready() error {
-	if err := cmp.Or(k.link.Away(), k.link.Reconnecting()); err != nil {
+	if err := k.link.Waits(); err != nil {
 		return health.Waiting(err)
 	}
 	return k.latest.Load().Ready()

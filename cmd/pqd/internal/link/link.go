@@ -94,12 +94,15 @@ func (l *Link) Away() error {
 	return fmt.Errorf("the NATS server ended %s for an error: another one is about to be made", l.Name)
 }
 
-// Reconnecting says that the connection is about to come back by itself, or nil.
-func (l *Link) Reconnecting() error {
-	if l.Conn().Status() != nats.RECONNECTING {
-		return nil
+// Waits says why the connection is away that is about to come back by itself, or about to be made again, or nil.
+func (l *Link) Waits() error {
+	if err := l.Away(); err != nil {
+		return err
 	}
-	return errors.New("NATS connection is reconnecting")
+	if l.Conn().Status() == nats.RECONNECTING {
+		return errors.New("NATS connection is reconnecting")
+	}
+	return nil
 }
 
 // Ended is closed when the connection is closed.

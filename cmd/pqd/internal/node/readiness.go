@@ -40,15 +40,14 @@ func (r *readiness) err() error {
 			return health.Waiting(err)
 		}
 	}
+	waits := r.link.Waits()
 	switch {
 	case status.Role == cluster.Stopped:
 		return fmt.Errorf("store: %s", status.Reason)
 	case status.Reason != "":
 		return health.Waiting(fmt.Errorf("store: %s", status.Reason))
-	case r.link.Away() != nil:
-		return health.Waiting(r.link.Away())
-	case r.link.Reconnecting() != nil:
-		return health.Waiting(r.link.Reconnecting())
+	case waits != nil:
+		return health.Waiting(waits)
 	case r.link.Conn().Status() != nats.CONNECTED:
 		return errors.New("NATS connection is " + r.link.Conn().Status().String())
 	case missing != nil:
