@@ -130,7 +130,7 @@ func (a *asks) pop(all []*ask) {
 // under the same leases. Adding a message never blocks the mailbox.
 type answers struct {
 	mailbox *mailbox
-	room    *inbox        // of its reply subject while it waits; nil: it has one of its own
+	inbox   *inbox        // of its reply subject while it waits; nil: it has one of its own
 	more    chan struct{} // has a value when there may be messages
 	lost    chan struct{} // has a value when the connection is a new one
 
@@ -177,8 +177,8 @@ func (a *answers) attempt(waits bool) (reply string, err error) {
 	}
 	if waits {
 		wait := a.mailbox.wait
-		if a.room != nil {
-			wait = a.room.wait
+		if a.inbox != nil {
+			wait = a.inbox.wait
 		}
 		reply, a.waits, err = wait(to)
 		return reply, err

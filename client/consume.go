@@ -203,7 +203,7 @@ func (e *fatalError) Error() string { return e.err.Error() }
 
 // popOptions are the options of all pops.
 func (c *consumer) popOptions(waits *inbox) []PopOption {
-	options := []PopOption{Lease(c.options.Lease), func(r *popRequest) { r.room = waits }}
+	options := []PopOption{Lease(c.options.Lease), func(r *popRequest) { r.inbox = waits }}
 	if !c.options.StopWhenEmpty {
 		options = append(options, Wait(consumeWait))
 	}

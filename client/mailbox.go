@@ -214,7 +214,7 @@ type inbox struct {
 	end bool
 }
 
-// wait is like the mailbox's. On a new connection the room has another subject.
+// wait is like the mailbox's. On a new connection the inbox has another subject.
 func (r *inbox) wait(a addressee) (reply string, end func(answered bool), err error) {
 	b := r.mailbox
 	if b.shallow.Load() {

@@ -37,7 +37,7 @@ type PopOption func(*popRequest)
 type popRequest struct {
 	protocol.PopRequest
 	ownID bool   // it has an id, which is the client's own
-	room  *inbox // of its reply subject while it waits; nil: it has one of its own
+	inbox *inbox // of its reply subject while it waits; nil: it has one of its own
 }
 
 // Wait makes a pop of an empty queue wait for an item, up to d and no longer than the context. Without it, the pop
@@ -167,7 +167,7 @@ func (t *popCall) run(ctx context.Context) ([]*Item, error) {
 	var refusal *Error
 	var retry, waits retry
 	t.answers = newAnswers(t.queue.client.mailbox)
-	t.answers.room = t.request.room
+	t.answers.inbox = t.request.inbox
 	defer t.answers.close()
 	patience := t.queue.client.patience.attempt
 	if t.wait.most > 0 {

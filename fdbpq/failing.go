@@ -86,7 +86,11 @@ func (f *Failing) add(x *queueRows, l *layout.Item, now int64) error {
 		f.AtLeast = true
 		return nil
 	}
-	one, err := failedItem(x, l)
+	due := int64(0)
+	if l.State == layout.StateDelayed {
+		due = l.Due
+	}
+	one, err := failed(x, FailedItem{ID: idOf(l), Failures: failures}, due, Attempts(l.Attempts))
 	if err != nil {
 		return err
 	}
@@ -101,31 +105,25 @@ func (f *Failing) add(x *queueRows, l *layout.Item, now int64) error {
 	return nil
 }
 
-func failedItem(x *queueRows, l *layout.Item) (FailedItem, error) {
-	one := FailedItem{ID: idOf(l), Failures: endingsOf(l).Failures, Most: x.state.config.MaxDeliveries}
-	if l.State == layout.StateDelayed {
-		one.Due = x.store.Display(l.Due)
-	}
-	err := one.remember(Attempts(l.Attempts))
-	return one, err
-}
-
 // failedOf is what an item that Get has returned tells of its failures.
 func failedOf(x *queueRows, item *StoredItem) (FailedItem, error) {
-	one := FailedItem{ID: item.ID, Failures: item.Endings.Failures, Most: x.state.config.MaxDeliveries}
+	due := int64(0)
 	if item.State == StateDelayed {
-		one.Due = x.store.Display(item.Due)
+		due = item.Due
 	}
-	return one, one.remember(item.Attempts)
+	return failed(x, FailedItem{ID: item.ID, Failures: item.Endings.Failures}, due, item.Attempts)
 }
 
-// remember finds the last attempt that failed.
-func (f *FailedItem) remember(attempts Attempts) error {
+// failed completes an item that becomes ready at due, in store time; 0: it does not, or it is ready.
+func failed(x *queueRows, item FailedItem, due int64, attempts Attempts) (FailedItem, error) {
+	if item.Most = x.state.config.MaxDeliveries; due != 0 {
+		item.Due = x.store.Display(due)
+	}
 	all, err := attempts.All()
 	for _, a := range all {
 		if a.Outcome == OutcomeNack {
-			f.Attempt = a
+			item.Attempt = a
 		}
 	}
-	return err
+	return item, err
 }

@@ -51,15 +51,11 @@ type recent struct {
 	request.Recent
 }
 
-func recentOf(r request.Recent, asked time.Time) recent { return recent{asked, r} }
-
 // add adds what another bridge knows. An acknowledgement there ends the failures here that were before it; how many these are is
 // not known.
 func (r *recent) add(b *recent) {
-	if b.Acked.After(r.Acked) {
-		r.Acked = b.Acked
-	}
-	r.Asked, r.Out, r.Failures = later(r.Asked, b.Asked), later(r.Out, b.Out), r.Failures+b.Failures
+	r.Asked, r.Out, r.Acked = later(r.Asked, b.Asked), later(r.Out, b.Out), later(r.Acked, b.Acked)
+	r.Failures += b.Failures
 	if b.Lost.At.After(r.Lost.At) {
 		r.Lost = b.Lost
 	}

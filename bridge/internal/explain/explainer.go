@@ -75,7 +75,7 @@ func (x *Explainer) AskOthers(others Others) { x.others = others }
 func (x *Explainer) here(queue string) (a asking) {
 	n, bands := x.Waiting(queue)
 	lately, asked := x.Lately(queue)
-	a.add(&asking{Waiting: n, Bands: bands, recent: recentOf(x.Recent(queue), asked)})
+	a.add(&asking{Waiting: n, Bands: bands, recent: recent{asked, x.Recent(queue)}})
 	a.add(&asking{Bands: lately})
 	return a
 }
@@ -92,7 +92,7 @@ func (x *Explainer) Tell(queue []byte) []byte {
 
 // Queue explains a queue, as far as this bridge knows.
 func (x *Explainer) Queue(r kv.Reader, q fdbpq.Queue, found *survey.Found) (e Explained, err error) {
-	e.queue, e.dead = q, survey.TakesDeadLetters(q.Name(), &found.Config)
+	e.queue, e.dead, e.asking = q, survey.TakesDeadLetters(q.Name(), &found.Config), x.here(q.Name())
 	e.of(&found.Inspection)
 	if e.Explanation, err = found.Explain(found.OldestLease, found.Held); err != nil {
 		return e, err
@@ -135,7 +135,7 @@ func (x *Explainer) Item(r kv.Reader, q fdbpq.Queue, item *fdbpq.StoredItem) (e 
 		return e, err
 	}
 	e.of(&found.Inspection)
-	e.leases = found.Leases(found.OldestLease, found.Held)
+	e.leases, e.asking = found.Leases(found.OldestLease, found.Held), x.here(q.Name())
 	return e, x.asked(r, &e)
 }
 
@@ -148,9 +148,6 @@ func (x *Explainer) failing(r kv.Reader, e *Explained, found *survey.Found) (err
 	}
 	if e.dead {
 		return nil
-	}
-	if !e.asked {
-		e.asking, e.asked = x.here(e.queue.Name()), true
 	}
 	if e.asking.recent.Failures == 0 && found.Delayed == 0 || !e.asking.recent.mayFail() {
 		return nil
@@ -182,7 +179,6 @@ func (x *Explainer) asked(r kv.Reader, e *Explained) error {
 	if e.Cause != fdbpq.ReasonFlows {
 		return nil
 	}
-	e.asking, e.asked = x.here(e.queue.Name()), true
 	there, err := e.someone(r)
 	if err != nil || there && e.asking.moves() {
 		return err
@@ -349,7 +345,6 @@ type Explained struct {
 	leases fdbpq.Explanation // who has the items that are leased
 	before fdbpq.Explanation // that of a failing queue, if it were not failing
 	asking asking            // who asks, as far as bridges have said
-	asked  bool              // this one has said so
 	lately bool              // somebody has asked who would get an item
 	others []string          // bridges that have the store open, and were not asked
 	more   bool              // there are more of them

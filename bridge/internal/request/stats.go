@@ -333,9 +333,9 @@ const (
 	ScheduleMissed
 	ScheduleOverlapped
 
-	Nacked // a part of Returned, as are the next two
+	Nacked // a part of Returned
 
-	// These are parts of Returned, and of Dead, that have no metric for each queue.
+	// These are further parts of Returned, and of Dead, that have no metric for each queue.
 	GivenBack
 	Unreceived
 	Terminated
