@@ -108,13 +108,14 @@ func TestPopBundleFitsIntoItsAnswer(t *testing.T) {
 	c := serveWithin(t, most, bridge.Options{Exclusive: true})
 	c.ask("pq.jobs-dead.admin.config", `{}`)
 	var sizes []int
+	asks := []string{"PQ-Result-TTL", "168h"}
 	for i := range 60 {
 		size := 1 + (i*397)%3000
 		if i%20 == 10 {
-			size = most - 1<<10
+			size = most - 1100
 		}
 		sizes = append(sizes, size)
-		c.push(fmt.Sprint("pq.jobs.push.", i), strings.Repeat("x", size))
+		c.push(fmt.Sprint("pq.jobs.push.", i), strings.Repeat("x", size), asks[:i%2*2]...)
 	}
 	all := func(subject string, header ...string) (got []int) {
 		t.Helper()
@@ -124,6 +125,9 @@ func TestPopBundleFitsIntoItsAnswer(t *testing.T) {
 			for _, item := range items {
 				got = append(got, len(item.Data))
 				if ack := item.Header.Get("PQ-Ack"); ack != "" {
+					if asked := item.Header.Get("PQ-Result-TTL") != ""; asked != ((len(got)-1)%2 == 1) {
+						t.Errorf("item %d: %v", len(got)-1, item.Header)
+					}
 					c.accepted(c.raw(ack, "+TERM "+strings.Repeat("r", 200)))
 				}
 			}

@@ -1,17 +1,20 @@
 package bridge_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
-// An item that asks for its result shows for how long that is kept, as a time that its queue keeps: alone, in a list, and where an
-// import has put it. No pop shows it.
+// An item that asks for its result shows for how long that is kept, as a time that its queue keeps: alone, in a list, where an
+// import has put it, and to the programs that pop it.
 func TestResultTTLTravels(t *testing.T) {
 	t.Parallel()
 	c := serve(t)
@@ -35,7 +38,7 @@ func TestResultTTLTravels(t *testing.T) {
 				t.Errorf("%s in %s: the list has %+v, expected %s", tc.asked, queue, page.Items, tc.kept)
 			}
 			for _, m := range []string{"peek.min", "pop.min"} {
-				if m := c.pop("pq."+queue+"."+m, ""); m.Header["PQ-Result-TTL"] != nil {
+				if m := c.pop("pq."+queue+"."+m, ""); !slices.Equal(m.Header["PQ-Result-TTL"], []string{tc.kept}) {
 					t.Errorf("%s in %s: a pop or peek shows %v", tc.asked, queue, m.Header)
 				}
 			}
@@ -46,6 +49,53 @@ func TestResultTTLTravels(t *testing.T) {
 	got, list := c.ask("pq.jobs.get."+id, ""), string(c.ask("pq.jobs.list", "").Data)
 	if got.Header["PQ-Result-TTL"] != nil || strings.Contains(list, "result_ttl") {
 		t.Errorf("an item that asks for nothing: get answers %v, the list is %s", got.Header, list)
+	}
+}
+
+// Whoever has an item learns whether anybody asks for its result, however it was popped. An item that does not ask has no header more.
+func TestPopsShowWhetherAResultIsAsked(t *testing.T) {
+	t.Parallel()
+	c := serve(t)
+	lease := []string{"PQ-Lease", "1h"}
+	ways := map[string]func(n int) []*nats.Msg{
+		"peek": func(int) []*nats.Msg {
+			return []*nats.Msg{c.pop("pq.jobs.peek.min", ""), c.pop("pq.jobs.peek.max", "")}
+		},
+		"peeked": func(n int) []*nats.Msg { return c.popBundle("pq.jobs.peek.min", "", "PQ-Bundle", fmt.Sprint(n)) },
+		"pop":    func(int) []*nats.Msg { return []*nats.Msg{c.pop("pq.jobs.pop.min", ""), c.pop("pq.jobs.pop.min", "")} },
+		"lease": func(int) []*nats.Msg {
+			return []*nats.Msg{c.pop("pq.jobs.pop.min", "", lease...), c.pop("pq.jobs.pop.min", "", lease...)}
+		},
+		"batch": func(n int) []*nats.Msg {
+			return c.batch(c.send("pq.jobs.pop.min", "", append(lease, "PQ-Batch", fmt.Sprint(n))...))
+		},
+		"bundle": func(n int) []*nats.Msg {
+			return c.popBundle("pq.jobs.pop.min", "", append(lease, "PQ-Bundle", fmt.Sprint(n))...)
+		},
+		"next": func(int) []*nats.Msg {
+			first := c.pop("pq.jobs.pop.min", "", lease...)
+			return []*nats.Msg{first, c.raw(first.Reply, "+NXT")}
+		},
+		"repeated": func(int) []*nats.Msg {
+			again := append(lease, "Nats-Msg-Id", "again", "PQ-Bundle", "2")
+			c.popBundle("pq.jobs.pop.min", "", again...)
+			return c.popBundle("pq.jobs.pop.min", "", again...)
+		},
+		"delivered again": func(int) []*nats.Msg {
+			for _, end := range []string{"min", "max"} {
+				c.accepted(c.raw(c.pop("pq.jobs.pop."+end, "", lease...).Reply, "-NAK"))
+			}
+			return c.popBundle("pq.jobs.pop.min", "", append(lease, "PQ-Bundle", "2")...)
+		},
+	}
+	for name, get := range ways {
+		c.push("pq.jobs.push.1", "asks", "PQ-Result-TTL", "1h")
+		c.push("pq.jobs.push.2", "asks for nothing")
+		items := get(2)
+		if len(items) != 2 || items[0].Header.Get("PQ-Result-TTL") != "1h0m0s" || items[1].Header["PQ-Result-TTL"] != nil {
+			t.Errorf("%s: %v", name, items)
+		}
+		c.ask("pq.jobs.admin.purge", "")
 	}
 }
 

@@ -120,7 +120,7 @@ func (c contents) stored(r kv.Reader, l *layout.Item, payload int64) (*StoredIte
 	attempts := Attempts(l.Attempts)
 	stored := &StoredItem{
 		Item: item, State: State(l.State), Due: l.Due, Held: l.Held(), Dying: l.Dying(), Fence: l.Fence, KeyFence: l.KeyFence,
-		Holder: l.Holder, Attempts: attempts, Cause: DeadLetter(l.Dead).cause(attempts), ResultTTL: l.Asks.TTL(),
+		Holder: l.Holder, Attempts: attempts, Cause: DeadLetter(l.Dead).cause(attempts),
 	}
 	if stored.Held || stored.Dying {
 		stored.Due = 0

@@ -26,6 +26,8 @@ type Item struct {
 	Endings
 	Dead  *DeadLetter
 	Lease *Lease // not of an item that was popped for good
+
+	ResultTTL time.Duration // for how long its queue keeps what becomes of it; 0: not at all
 }
 
 // itemOf is an item as a pop or a peek returns it, without its lease.
@@ -47,6 +49,7 @@ func itemOf(f *layout.Item) (Item, error) {
 		Endings:    endingsOf(f),
 		Dead:       shownDead(f),
 		Expires:    f.Envelope.Expires,
+		ResultTTL:  f.Envelope.Asks.TTL(),
 	}
 	return item, nil
 }
@@ -74,8 +77,6 @@ type StoredItem struct {
 	Holder   string // of a leased item: the name that its holder gave itself, which may be empty
 	Attempts Attempts
 	Cause    string // of its last failure, as far as its holder gave a reason
-
-	ResultTTL time.Duration // for how long its queue keeps what becomes of it; 0: not at all
 
 	Unique            string // that no other item of the queue has; "" without a claim, or after its end
 	UniqueUntilLeased bool   // the first lease ends the claim

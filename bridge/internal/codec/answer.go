@@ -102,6 +102,14 @@ func (w *HeaderWriter) Lease(wire *Wire, pop subjects.Subject, t Terms, confirms
 	}
 }
 
+// Asks writes for how long the queue keeps what becomes of the item, so that its holder knows whether anybody asks. An item that does not ask
+// is answered as if there were no results.
+func (w *HeaderWriter) Asks(item *fdbpq.Item) {
+	if item.ResultTTL != 0 {
+		w.string(protocol.HeaderResultTTL, item.ResultTTL.String())
+	}
+}
+
 // Behind writes how many items are left behind the answered ones.
 func (w *HeaderWriter) Behind(n int64) { w.number(protocol.HeaderNumPending, max(0, n)) }
 

@@ -120,11 +120,20 @@ func (l *Limit) frame(t texts) int {
 	return t.answerSize(l.prefix) - blockFrame + len("  \n") + 2*len("8388608")
 }
 
+// bundled bounds the bytes of an item in a bundle.
+func (l *Limit) bundled(queue string, item *fdbpq.Item) int {
+	values := asked(item)
+	return int(item.Size) + l.frame(textsOf(queue, item)) + values.room()
+}
+
+// asked are the values that an answer to a pop shows, see [HeaderWriter.Asks].
+func asked(item *fdbpq.Item) shown { return shown{ResultTTL: item.ResultTTL} }
+
 // Bundled returns how many of the first items a bundle can carry.
 func (l *Limit) Bundled(queue string, items []fdbpq.Item) int {
 	room := l.BundleRoom()
 	for i := range items {
-		room -= int(items[i].Size) + l.frame(textsOf(queue, &items[i]))
+		room -= l.bundled(queue, &items[i])
 		if room < 0 {
 			return i
 		}
@@ -150,7 +159,7 @@ func (l *Limit) Admit(payload, headers []byte, key string, values shown, id int,
 
 // Unanswerable returns why no answer can carry an item, or nil.
 func (l *Limit) Unanswerable(queue string, item *fdbpq.Item) *failure.Failure {
-	return l.unanswerable(queue, item, shown{})
+	return l.unanswerable(queue, item, asked(item))
 }
 
 // Unshowable does the same for an answer that shows an item by its id, with all its values.

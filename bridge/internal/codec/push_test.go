@@ -199,6 +199,26 @@ func TestWhatStaysIsShown(t *testing.T) {
 	}
 }
 
+// A bundle has room for what its items say of their results.
+func TestBundledItemsThatAsk(t *testing.T) {
+	t.Parallel()
+	const room = 16 << 10
+	w, err := New("pq", []byte("secret"), func() int64 { return room })
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Limit.Refresh()
+	item := fdbpq.Item{Key: "k", Size: 1}
+	plain := w.Limit.Bundled("jobs", slices.Repeat([]fdbpq.Item{item}, room))
+	item.ResultTTL = fdbpq.MaxResultTTL
+	var line HeaderWriter
+	line.Asks(&item)
+	asking, each := w.Limit.Bundled("jobs", slices.Repeat([]fdbpq.Item{item}, room)), len(line.AppendLines(nil))
+	if asking*(w.Limit.bundled("jobs", &fdbpq.Item{Key: "k", Size: 1})+each) > room || asking == plain {
+		t.Errorf("a bundle has %d items, and %d whose answers have %d bytes more", plain, asking, each)
+	}
+}
+
 // The map of a source has the fields that the table of the headers names.
 func TestMappedHeaders(t *testing.T) {
 	t.Parallel()

@@ -232,7 +232,7 @@ func (l *Limit) Left(w *HeaderWriter, item int64) int {
 func (l *Limit) BundleLeft(queue string, items []fdbpq.Item) int {
 	left := l.BundleRoom()
 	for i := range items {
-		left -= int(items[i].Size) + l.frame(textsOf(queue, &items[i]))
+		left -= l.bundled(queue, &items[i])
 	}
 	return left
 }

@@ -105,6 +105,7 @@ func (l *answers) writeHeaders(r *pop, item *fdbpq.Item, behind int64) {
 		w.Lease(l.Wire, r.Subject, codec.Terms{End: r.ask.End, Band: r.ask.Band, Lease: r.leased}, r.confirms, item.Lease)
 	}
 	w.Item(item)
+	w.Asks(item)
 	w.Behind(behind)
 }
 
