@@ -18,7 +18,8 @@ import (
 
 // Handler handles an item. If it returns nil, the item is acknowledged. If it returns an
 // error or panics, the item is given back and delivered again later; see [RetryAfter] and
-// [GiveUp]. It may also settle the item itself.
+// [GiveUp]. It may also settle the item itself, such as with [Item.AckWith], which says what came of the work; see [Work] for handlers that
+// return that.
 //
 // The lease is extended while the handler runs. If it is lost all the same, ctx
 // ends with [ErrLeaseLost] as its cause.
@@ -117,6 +118,17 @@ const (
 // no failure. Consume returns an error if it cannot continue: the queue's name or an option is wrong, or the
 // connection was closed.
 func (q *Queue) Consume(ctx context.Context, handle Handler, o ConsumeOptions) error {
+	return q.consume(ctx, handle.work(), o)
+}
+
+// work handles an item, and returns what came of it; nil: nothing for the caller.
+type work func(ctx context.Context, item *Item) ([]byte, error)
+
+func (h Handler) work() work {
+	return func(ctx context.Context, item *Item) ([]byte, error) { return nil, h(ctx, item) }
+}
+
+func (q *Queue) consume(ctx context.Context, handle work, o ConsumeOptions) error {
 	if o.Lease == 0 {
 		o.Lease = defaultLease
 	}
@@ -167,7 +179,7 @@ func (c *Client) endWaits(ctx context.Context) {
 // consumer is the state that the workers of a Consume share.
 type consumer struct {
 	queue   *Queue
-	handle  Handler
+	handle  work
 	options ConsumeOptions
 	ctx     context.Context // of taking items
 	work    context.Context // of handling them, which ends later
@@ -319,7 +331,7 @@ func (c *consumer) serve(held context.Context, item *Item, release func()) (sett
 		c.options.OnError(item, lost)
 		return closed
 	}
-	err := c.call(held, item)
+	value, err := c.call(held, item)
 	lost := context.Cause(held)
 	release()
 	if err != nil {
@@ -329,29 +341,44 @@ func (c *consumer) serve(held context.Context, item *Item, release func()) (sett
 	if item.isSettled() || err != nil && errors.Is(lost, ErrLeaseLost) {
 		return closed
 	}
-	return c.settle(item, err)
+	return c.settle(item, value, err)
 }
 
 // settle settles an item by its handler's result. It does not depend on ctx, which may have
 // ended.
-func (c *consumer) settle(item *Item, result error) (settled <-chan struct{}) {
-	done := make(chan struct{})
+func (c *consumer) settle(item *Item, value []byte, result error) (settled <-chan struct{}) {
 	op, word, err := c.settlement(item, result)
 	if err != nil {
 		c.options.OnError(item, err)
 		return closed
 	}
-	item.settleLater(context.WithoutCancel(c.ctx), op, word, func(err error) {
+	one := &settling{item: item, op: op, body: word}
+	if result == nil && value != nil {
+		one.body, one.result = ackWord(value), true
+	}
+	done := make(chan struct{})
+	ctx := context.WithoutCancel(c.ctx)
+	item.settleLater(ctx, one, func(err error) {
 		if err == nil {
 			close(done)
 			return
 		}
 		go func() { // which may take its time
+			defer close(done)
 			c.options.OnError(item, err)
-			close(done)
+			if one.result && errors.Is(err, ErrTooLarge) {
+				c.tooLarge(ctx, item, err)
+			}
 		}()
 	})
 	return done
+}
+
+// tooLarge ends an item whose work is done, and whose value nobody can keep: it would be as large another time.
+func (c *consumer) tooLarge(ctx context.Context, item *Item, why error) {
+	if err := item.Terminate(ctx, "the returned value is too large: "+why.Error()); err != nil {
+		c.options.OnError(item, err)
+	}
 }
 
 // settlement is the settlement for the result of a handler.
@@ -389,10 +416,10 @@ func (c *consumer) delay(item *Item) *time.Duration {
 }
 
 // call calls the handler.
-func (c *consumer) call(ctx context.Context, item *Item) (err error) {
+func (c *consumer) call(ctx context.Context, item *Item) (value []byte, err error) {
 	defer func() {
-		if value := recover(); value != nil {
-			err = &PanicError{Value: value, Stack: debug.Stack()}
+		if panicked := recover(); panicked != nil {
+			value, err = nil, &PanicError{Value: panicked, Stack: debug.Stack()}
 		}
 	}()
 	return c.handle(ctx, item)

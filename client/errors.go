@@ -21,6 +21,10 @@ var (
 	// ErrNotFound: there is no such item or no such queue.
 	ErrNotFound = errors.New("not found")
 
+	// ErrNoResultYet: an item goes on, or no bridge says what became of it. [Error.ID] is the item: ask again with
+	// [Queue.Result].
+	ErrNoResultYet = errors.New("no result yet")
+
 	// ErrLeaseLost: the caller's lease is no longer valid, and the settlement had no
 	// effect. [Error.Reason] says why.
 	ErrLeaseLost = errors.New("lease lost")
@@ -65,6 +69,7 @@ type Reason = protocol.Reason
 type Error struct {
 	Op          string // the operation: push, pop, …
 	Queue       string // the queue, if the request was about one
+	ID          string // the item whose result was asked for
 	Code        int
 	Reason      Reason // of codes 404, 409, 410 and 429
 	Description string
@@ -95,7 +100,9 @@ func (e *Error) Is(target error) bool {
 	looked := e.Op == "pop" || e.Op == "peek"
 	switch target {
 	case ErrEmpty:
-		return e.Code == protocol.CodeTimeout || e.Code == protocol.CodeNotFound && looked
+		return e.Code == protocol.CodeTimeout && !e.goesOn() || e.Code == protocol.CodeNotFound && looked
+	case ErrNoResultYet:
+		return e.goesOn()
 	case ErrNotFound:
 		return e.Code == protocol.CodeNotFound && e.Reason != ReasonPending && (!looked || e.Reason == ReasonUnknown)
 	case ErrNotLeased:
@@ -116,6 +123,22 @@ func (e *Error) Is(target error) bool {
 		return e.Code == protocol.CodeDamaged
 	case ErrUnknownResult:
 		return e.Code == protocol.CodeUnknownResult
+	}
+	return false
+}
+
+// goesOn reports whether the result of an item may come yet.
+func (e *Error) goesOn() bool {
+	if e.Op != "result" {
+		return false
+	}
+	switch e.Code {
+	case protocol.CodeNotFound:
+		return e.Reason == ReasonPending
+	case protocol.CodeConflict:
+		return e.Reason == ""
+	case protocol.CodeTimeout, protocol.CodeBusy, protocol.CodeUnavailable, protocol.CodeUnknownResult:
+		return true
 	}
 	return false
 }

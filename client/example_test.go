@@ -142,6 +142,33 @@ func ExampleItem_Ack() {
 	// true
 }
 
+// A function on one machine is called on another: what it takes and returns travels as JSON.
+func ExampleWork() {
+	orders, done := exampleQueue("calls")
+	defer done()
+	type order struct{ Pizzas int }
+	type receipt struct{ Cents int }
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	defer stop()
+	go client.Work(ctx, orders, func(ctx context.Context, o order) (receipt, error) {
+		if o.Pizzas == 0 {
+			return receipt{}, client.GiveUp(errors.New("an order of nothing")) // any other error: again, later
+		}
+		return receipt{Cents: 950 * o.Pizzas}, nil
+	}, client.ConsumeOptions{Workers: 4, OnError: func(*client.Item, error) {}})
+
+	paid, err := client.Call[receipt](ctx, orders, order{Pizzas: 2})
+	fmt.Println(paid, err)
+	_, err = client.Call[receipt](ctx, orders, order{})
+	var failed *client.CallError
+	if errors.As(err, &failed) {
+		fmt.Println(failed.Result.Outcome, failed.Result.Cause)
+	}
+	// Output:
+	// {1900} <nil>
+	// dead an order of nothing
+}
+
 // A web handler pushes a job and waits for its result, for as long as its visitor is likely to.
 func ExampleQueue_PushAndWait() {
 	sums, done := exampleQueue("sums")

@@ -40,7 +40,7 @@ func (c *Client) AnswerInVain(read, unread, late *nats.Msg) {
 func (i *Item) BeginAfterTheEnd(handle Handler, onError func(*Item, error)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	c := &consumer{queue: i.queue, handle: handle, options: ConsumeOptions{OnError: onError}, ctx: ctx, work: ctx}
+	c := &consumer{queue: i.queue, handle: handle.work(), options: ConsumeOptions{OnError: onError}, ctx: ctx, work: ctx}
 	c.begin(i, closed)
 }
 
@@ -48,7 +48,7 @@ func (i *Item) BeginAfterTheEnd(handle Handler, onError func(*Item, error)) {
 func (i *Item) BeginWithoutLease(handle Handler, onError func(*Item, error)) {
 	lost, cancel := context.WithCancelCause(context.Background())
 	cancel(ErrLeaseLost)
-	c := &consumer{queue: i.queue, handle: handle, options: ConsumeOptions{OnError: onError}, ctx: context.Background(), work: lost}
+	c := &consumer{queue: i.queue, handle: handle.work(), options: ConsumeOptions{OnError: onError}, ctx: context.Background(), work: lost}
 	c.serve(lost, i, func() {})
 }
 

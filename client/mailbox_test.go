@@ -50,14 +50,14 @@ func awaitWaits(t *testing.T) *waiting {
 }
 
 // arrives returns what comes next.
-func arrives(t *testing.T, what string, from <-chan *nats.Msg) *nats.Msg {
+func arrives[T any](t *testing.T, what string, from <-chan T) (m T) {
 	t.Helper()
 	select {
-	case m := <-from:
+	case m = <-from:
 		return m
 	case <-testenv.Late():
 		t.Fatalf("%s did not come", what)
-		return nil
+		return m
 	}
 }
 

@@ -3,6 +3,8 @@ package client
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -26,36 +28,64 @@ type Result struct {
 }
 
 // Result returns what became of an item. The error is [ErrNotFound] for an unknown id: there never was such an item, or it ended without a
-// result, or longer ago than that is kept, or by a purge. An item that has not ended is an [Error] with code 404 and [ReasonPending], or,
-// if its push did not ask for a result, with code 409 and [ReasonUnkept].
+// result, or longer ago than that is kept, or by a purge. Of an item that has not ended the error is [ErrNoResultYet] with code 404, or,
+// if its push did not ask for a result, an [Error] with code 409 and [ReasonUnkept].
 func (q *Queue) Result(ctx context.Context, id string) (*Result, error) { return q.result(ctx, id, 0) }
 
 // AwaitResult is Result, and waits until the item has ended, up to d and no longer than the context. An item whose push did not ask for a
-// result fails at once. Without time to wait it is Result. When the time is up, the error is an [Error] with code 408: the item goes on,
-// and the program may ask again.
+// result fails at once. Without time to wait it is Result. When the time is up, the error is [ErrNoResultYet], and the context's error if
+// that has ended: the item goes on, and the program may ask again.
 func (q *Queue) AwaitResult(ctx context.Context, id string, d time.Duration) (*Result, error) {
 	var waits retry
 	for w := q.client.patience.begin(max(d, 0)); ; {
 		asked := time.Now()
 		r, err := q.result(ctx, id, min(w.left(ctx), resultWait))
 		if !hasCode(err, protocol.CodeTimeout) || !w.goesOn(ctx) {
-			return r, err
+			return r, q.late(ctx, w, id, err)
 		}
 		waits.early(ctx, asked)
 	}
 }
 
+// late is the error of a wait. Its text and its fields say how to get the result all the same.
+func (q *Queue) late(ctx context.Context, w wait, id string, err error) error {
+	var e *Error
+	switch {
+	case err == nil:
+		return nil
+	case !errors.As(err, &e):
+		if ctx.Err() == nil && !isFatal(err) { // the id is wrong
+			return err
+		}
+		e = &Error{Op: "result", Queue: q.name, Code: protocol.CodeUnknownResult, ID: id, Description: goesOn(id, "no answer"), cause: err}
+	case e.Code == protocol.CodeTimeout && w.boundBy(ctx):
+		e.cause = cmp.Or(ctx.Err(), context.DeadlineExceeded)
+	}
+	return e
+}
+
+// goesOn says of an item that its result may come yet.
+func goesOn(id, why string) string {
+	return fmt.Sprintf("%s: item %s goes on: ask again with Result", why, id)
+}
+
 // PushAndWait pushes an item, as Push does, and waits for its result, as AwaitResult does, for as long as ctx lasts. The queue keeps the
 // result for ten minutes, unless [ResultTTL] says otherwise, so a program that is late, or whose connection breaks, still gets it. The
-// outcome may be any, such as [protocol.FinishDead].
+// outcome may be any, such as [protocol.FinishDead]. If the wait ends early, the error is [ErrNoResultYet], and [Error.ID] the item.
 //
-// Use Push and AwaitResult if the program has to know the id of the item before its end, or when the time is up.
+// See [Call] for values instead of payloads.
 func (q *Queue) PushAndWait(ctx context.Context, payload []byte, opts ...PushOption) (*Result, error) {
+	_, r, err := q.pushAndWait(ctx, payload, opts)
+	return r, err
+}
+
+func (q *Queue) pushAndWait(ctx context.Context, payload []byte, opts []PushOption) (id string, r *Result, err error) {
 	pushed, err := q.Push(ctx, payload, append([]PushOption{ResultTTL(awaitedFor)}, opts...)...)
 	if err != nil {
-		return nil, err
+		return "", nil, err
 	}
-	return q.AwaitResult(ctx, pushed.ID, forever)
+	r, err = q.AwaitResult(ctx, pushed.ID, forever)
+	return pushed.ID, r, err
 }
 
 const (
@@ -65,6 +95,19 @@ const (
 	// has died.
 	resultWait = 10 * time.Second
 )
+
+// unanswered is the error of a question for the result of an item.
+func unanswered(id string, err error) error {
+	var e *Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	e.ID = id
+	if e.goesOn() {
+		e.Description = goesOn(id, e.Description)
+	}
+	return e
+}
 
 // result asks for a result, and lets the bridge wait for it.
 func (q *Queue) result(ctx context.Context, id string, wait time.Duration) (*Result, error) {
@@ -78,7 +121,7 @@ func (q *Queue) result(ctx context.Context, id string, wait time.Duration) (*Res
 	}
 	m, err := q.client.do(ctx, &ask)
 	if err != nil {
-		return nil, err
+		return nil, unanswered(id, err)
 	}
 	var r protocol.ItemResult
 	if err := r.ReadHeaders(m.Header.Get); err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -23,13 +24,10 @@ func TestResult(t *testing.T) {
 	ctx := t.Context()
 	one := w.push(t, "work", client.ResultTTL(time.Hour))
 	_, err := w.queue.Result(ctx, one.ID)
-	fails(t, err, err, 404, client.ReasonPending)
-	if errors.Is(err, client.ErrNotFound) {
-		t.Errorf("an item that has not ended is found: %v", err)
-	}
+	goesOn(t, err, one.ID, 404, client.ReasonPending)
 	for _, nothing := range []time.Duration{0, -1} {
 		_, err = w.queue.AwaitResult(ctx, one.ID, nothing)
-		fails(t, err, err, 404, client.ReasonPending)
+		goesOn(t, err, one.ID, 404, client.ReasonPending)
 	}
 	item := w.pop(t, client.Min, client.Lease(time.Minute))
 	if err := item.AckWith(ctx, []byte("painted\x00\n")); err != nil {
@@ -94,11 +92,87 @@ func TestPushAndWait(t *testing.T) {
 	}
 	delayed := w.push(t, "plain", client.Delay(time.Hour), client.ResultTTL(time.Hour))
 	_, err := w.queue.AwaitResult(ctx, delayed.ID, time.Millisecond)
-	fails(t, err, client.ErrEmpty, 408, "")
+	goesOn(t, err, delayed.ID, 408, "")
+	if errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a wait that has ended before its context: %v", err)
+	}
 	_, err = w.queue.PushAndWait(ctx, nil, client.ResultTTL(time.Second*-1))
 	fails(t, err, err, 400, "")
 	_, err = w.queue.AwaitResult(ctx, w.push(t, "plain", client.Delay(time.Hour)).ID, time.Minute)
 	fails(t, err, err, 409, client.ReasonUnkept)
+}
+
+// goesOn checks that an error says which item goes on, and not that something is missing.
+func goesOn(t *testing.T, err error, id string, code int, reason client.Reason) {
+	t.Helper()
+	var e *client.Error
+	fails(t, err, client.ErrNoResultYet, code, reason)
+	if !errors.As(err, &e) || e.ID != id || e.Queue != "jobs" || !strings.Contains(err.Error(), "item "+id+" goes on: ask again with Result") {
+		t.Errorf("of item %s: %v", id, err)
+	}
+	if errors.Is(err, client.ErrEmpty) || errors.Is(err, client.ErrNotFound) {
+		t.Errorf("an item that has not ended is found: %v", err)
+	}
+}
+
+// However a wait ends early, its error has the item that was pushed, and its cause.
+func TestEarlyEndsOfWaits(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		see   func(d *desk, c *client.Client, m *nats.Msg)
+		code  int
+		cause error
+	}{
+		"its caller ends it":  {func(*desk, *client.Client, *nats.Msg) {}, 504, context.Canceled},
+		"its connection ends": {func(_ *desk, c *client.Client, _ *nats.Msg) { c.Conn().Close() }, 504, nats.ErrConnectionClosed},
+		"its store is away": {func(d *desk, _ *client.Client, m *nats.Msg) {
+			d.answer(t, m, failure("503", ""))
+			d.next(t)
+		}, 503, nil},
+		"its bridge is full": {func(d *desk, _ *client.Client, m *nats.Msg) {
+			d.answer(t, m, failure("409", ""))
+			d.next(t)
+		}, 409, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := openDesk(t)
+			c := d.client(t)
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() {
+				_, err := c.Queue("jobs").PushAndWait(ctx, []byte("a"))
+				ended <- err
+			}()
+			m := d.next(t)
+			d.answer(t, m, adds(t, m, nil))
+			tc.see(d, c, d.next(t))
+			if tc.cause != nats.ErrConnectionClosed {
+				cancel()
+			}
+			err := <-ended
+			cancel()
+			goesOn(t, err, "a", tc.code, "")
+			if tc.cause != nil && !errors.Is(err, tc.cause) {
+				t.Errorf("%v: expected %v in it", err, tc.cause)
+			}
+		})
+	}
+}
+
+// The end of the context is the cause of a wait that ends with it, whether a bridge or the client notices first.
+func TestWaitUntilItsDeadline(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	delayed := w.push(t, "work", client.Delay(time.Hour), client.ResultTTL(time.Hour))
+	for _, left := range []time.Duration{0, 50 * time.Millisecond} {
+		ctx, cancel := context.WithTimeout(t.Context(), left)
+		_, err := w.queue.AwaitResult(ctx, delayed.ID, time.Hour)
+		cancel()
+		var e *client.Error
+		if !errors.Is(err, client.ErrNoResultYet) || !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &e) || e.ID != delayed.ID {
+			t.Errorf("after %s: %v", left, err)
+		}
+	}
 }
 
 // finished is the answer to a request for a result.

@@ -151,6 +151,12 @@ func (w wait) rest(ctx context.Context) time.Duration {
 	return left
 }
 
+// boundBy reports whether the end of the context ends the wait.
+func (w wait) boundBy(ctx context.Context) bool {
+	deadline, has := ctx.Deadline()
+	return has && time.Until(deadline) < w.most-time.Since(w.started)
+}
+
 // goesOn reports whether there is time for another request after one that nothing came for: bridges let some clients wait for less time
 // than they ask for.
 func (w wait) goesOn(ctx context.Context) bool { return w.rest(ctx) > min(w.most/5, 2*waitMargin) }

@@ -37,7 +37,7 @@ func (i *Item) Ack(ctx context.Context) error { return i.settle(ctx, "ack", prot
 // item may have fails with [ErrTooLarge], and the lease goes on.
 func (i *Item) AckWith(ctx context.Context, result []byte) error {
 	return i.once(func() error {
-		_, err := i.settlement(ctx, &settling{item: i, op: "ack", body: protocol.SettleAck + " " + string(result), result: true})
+		_, err := i.settlement(ctx, &settling{item: i, op: "ack", body: ackWord(result), result: true})
 		return err
 	})
 }
@@ -66,6 +66,8 @@ func (i *Item) Terminate(ctx context.Context, reason string) error {
 	return i.settle(ctx, "terminate", terminateWord(reason))
 }
 
+func ackWord(result []byte) string { return protocol.SettleAck + " " + string(result) }
+
 func backWord(reason string) string {
 	return strings.TrimSpace(protocol.SettleBack + " " + fitReason(reason))
 }
@@ -93,13 +95,12 @@ func (i *Item) settlement(ctx context.Context, one *settling) (until string, err
 
 // settleLater is settle without the wait for the answer. It calls ended once, with the result; ended must not
 // block.
-func (i *Item) settleLater(ctx context.Context, op, body string, ended func(error)) {
+func (i *Item) settleLater(ctx context.Context, one *settling, ended func(error)) {
 	if !i.beginSettle() {
 		ended(ErrSettled)
 		return
 	}
 	s := i.queue.client.settlements
-	one := &settling{item: i, op: op, body: body}
 	late := time.AfterFunc(i.queue.client.patience.timeout, func() { s.abandon(one, context.DeadlineExceeded) })
 	one.ended = func(_ string, err error) {
 		late.Stop()
