@@ -22,6 +22,7 @@ import (
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/show"
 	"github.com/pqbridge/pqbridge/internal/natsurl"
+	"github.com/pqbridge/pqbridge/protocol"
 )
 
 // consuming are the flags of consume.
@@ -29,6 +30,7 @@ type consuming struct {
 	options  client.ConsumeOptions
 	max      bool
 	deadExit int
+	returns  bool // the standard output of the program is the result of its item
 	command  []string
 	session  *session.Session
 
@@ -52,6 +54,10 @@ last line of its standard error is the reason.
 While the program runs the lease is extended. Without a program the payloads are
 printed.
 
+With --result the standard output is the result of the item, byte for byte, if its
+push asked for one; otherwise it is printed. A program whose output is too large for
+a result is not run again.
+
 After Ctrl-C pq waits for the programs that run; a second Ctrl-C kills them. With
 --grace it ends them after a while, and gives their items back, which counts as no
 failure.`,
@@ -60,6 +66,9 @@ failure.`,
 
   # stop when the queue is empty
   pq consume jobs --stop-when-empty -- ./work.sh --fast
+
+  # answer "pq push images --file photo.jpg --wait 1m"
+  pq consume images --result -- convert - -resize 200 -
 
   # a shell line
   pq consume mails -- sh -c 'mail -s "$PQ_HEADER_SUBJECT" me@example.com'
@@ -86,6 +95,7 @@ func (c *consuming) flags(f *pflag.FlagSet) {
 		return err
 	})
 	f.IntVar(&c.deadExit, "dead-exit", c.deadExit, "exit `code` of the program that makes the item a dead letter")
+	f.BoolVar(&c.returns, "result", c.returns, "the standard output of the program is the result of its item")
 	f.StringVar(&o.Holder, "holder", o.Holder, "`name` that leases show as their holder; otherwise the host and the process id")
 	session.DurationVar(f, &o.Grace, "grace", "", "`duration` to let programs go on after Ctrl-C, before SIGTERM")
 }
@@ -105,6 +115,9 @@ func (c *consuming) run(s *session.Session, args []string) error {
 	}
 	if c.options.Limit < 0 {
 		return session.Usagef("--count %d: expected 1 or more", c.options.Limit)
+	}
+	if c.returns && len(c.command) == 0 {
+		return session.Usagef("--result keeps the output of a program: expected one")
 	}
 	if len(c.command) > 0 {
 		if _, err := exec.LookPath(c.command[0]); err != nil {
@@ -126,12 +139,19 @@ func (c *consuming) run(s *session.Session, args []string) error {
 	})
 	s.NC.SetReconnectHandler(func(nc *nats.Conn) { c.logf("connected to %s", natsurl.Of(nc)) })
 	sayIdle(s, client.Queue(args[0]))
-	err = client.Queue(args[0]).Consume(s.Context, c.handle, c.options)
+	err = c.consume(client.Queue(args[0]))
 	s.Say("%s handled, %s", show.Many(c.handled.Load(), "item"), show.Many(c.failed.Load(), "failure"))
 	if err == nil {
 		err = session.Interrupted(s.Context, s.Context.Err()) // by something else than Ctrl-C
 	}
 	return err
+}
+
+func (c *consuming) consume(q *client.Queue) error {
+	if c.returns {
+		return client.Work(c.session.Context, q, c.handleForResult, c.options)
+	}
+	return q.Consume(c.session.Context, c.handle, c.options)
 }
 
 // idleWait bounds how long a consumer waits to hear why nothing will come.
@@ -175,7 +195,7 @@ func (c *consuming) logf(format string, args ...any) {
 
 func (c *consuming) handle(ctx context.Context, item *client.Item) error {
 	if len(c.command) > 0 {
-		if err := c.exec(ctx, item); err != nil {
+		if err := c.exec(ctx, item, c.session.Stdout); err != nil {
 			return err
 		}
 	} else if err := c.print(item); err != nil {
@@ -183,6 +203,40 @@ func (c *consuming) handle(ctx context.Context, item *client.Item) error {
 	}
 	c.handled.Add(1)
 	return nil
+}
+
+// handleForResult returns the output of the program.
+func (c *consuming) handleForResult(ctx context.Context, _ []byte) ([]byte, error) {
+	item := client.ItemOf(ctx)
+	if item.ResultTTL == 0 {
+		return nil, c.handle(ctx, item)
+	}
+	var out output
+	said, err := follow(out.write, io.Discard)
+	if err != nil {
+		return nil, err
+	}
+	err = c.exec(ctx, item, said.to)
+	if said.end(); err != nil {
+		return nil, err
+	}
+	if out.cut {
+		return nil, client.GiveUp(fmt.Errorf("the output of %s is too large for a result: allowed are %d bytes", c.command[0], protocol.MaxPayload))
+	}
+	c.handled.Add(1)
+	return out.Bytes(), nil
+}
+
+// output keeps as much of a program's output as a result may have.
+type output struct {
+	bytes.Buffer
+	cut bool
+}
+
+func (o *output) write(b []byte) {
+	room := protocol.MaxPayload - o.Len()
+	o.cut = o.cut || len(b) > room
+	o.Write(b[:min(len(b), room)])
 }
 
 func (c *consuming) print(item *client.Item) error {
@@ -198,25 +252,26 @@ func (c *consuming) print(item *client.Item) error {
 const killAfter = 5 * time.Second
 
 // exec runs the program for an item.
-func (c *consuming) exec(ctx context.Context, item *client.Item) error {
+func (c *consuming) exec(ctx context.Context, item *client.Item, stdout io.Writer) error {
 	cmd := exec.CommandContext(ctx, c.command[0], c.command[1:]...)
 	cmd.Stdin = bytes.NewReader(item.Payload)
-	said, err := followErrors(linesOf{c})
+	errs := lastLine{out: linesOf{c}}
+	said, err := follow(errs.say, errs.out)
 	if err != nil {
 		return err
 	}
-	cmd.Stdout, cmd.Stderr = c.session.Stdout, said.to
+	cmd.Stdout, cmd.Stderr = stdout, said.to
 	cmd.Env = c.environment(item)
 	cmd.WaitDelay = killAfter
 	err = c.session.Programs.Run(ctx, cmd)
-	last := said.end()
+	said.end()
 	if err == nil {
 		return nil
 	}
 	var exit *exec.ExitError
 	gaveUp := errors.As(err, &exit) && exit.ExitCode() == c.deadExit && ctx.Err() == nil // otherwise pq has ended it
-	if err = fmt.Errorf("%s: %w", c.command[0], err); last != "" {
-		err = fmt.Errorf("%s (%w)", last, err)
+	if err = fmt.Errorf("%s: %w", c.command[0], err); errs.said() != "" {
+		err = fmt.Errorf("%s (%w)", errs.last, err)
 	}
 	if gaveUp {
 		return client.GiveUp(err)
@@ -233,45 +288,42 @@ func (l linesOf) Write(b []byte) (int, error) {
 	return l.session.Stderr.Write(b)
 }
 
-// saidErrors passes on the standard error of a program, and keeps its last line. A program may leave others running, which go on
-// writing: what it has said itself ends where pq writes a mark behind it.
-type saidErrors struct {
-	to, from *os.File // what the program writes to
-	out      io.Writer
+// followed is an output of a program, which pq reads. A program may leave others running, which go on writing: what it has said itself ends
+// where pq writes a mark behind it.
+type followed struct {
+	to, from *os.File     // what the program writes to
+	own      func([]byte) // takes what the program says
+	others   io.Writer    // gets what others say behind it
 	mark     []byte
 	ended    chan struct{} // closed when the mark was read
-
-	line []byte // the one that goes on
-	last string
 }
 
-func followErrors(out io.Writer) (*saidErrors, error) {
+func follow(own func([]byte), others io.Writer) (*followed, error) {
 	from, to, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
-	s := &saidErrors{to: to, from: from, out: out, mark: []byte("\x00" + rand.Text() + "\x00"), ended: make(chan struct{})}
-	go s.follow()
-	return s, nil
+	f := &followed{to: to, from: from, own: own, others: others, mark: []byte("\x00" + rand.Text() + "\x00"), ended: make(chan struct{})}
+	go f.read()
+	return f, nil
 }
 
-// follow reads up to the mark, and then passes on what others say.
-func (s *saidErrors) follow() {
-	defer s.from.Close()
+// read reads up to the mark, and then passes on what others say.
+func (f *followed) read() {
+	defer f.from.Close()
 	var held []byte // may be the beginning of the mark
 	for chunk := make([]byte, 4096); ; {
-		n, err := s.from.Read(chunk)
+		n, err := f.from.Read(chunk)
 		held = append(held, chunk[:n]...)
-		own, others, ended := bytes.Cut(held, s.mark)
+		own, others, ended := bytes.Cut(held, f.mark)
 		if !ended && err == nil {
-			own = own[:len(own)-s.begun(own)]
+			own = own[:len(own)-f.begun(own)]
 		}
-		s.say(own)
+		f.own(own)
 		if ended || err != nil {
-			s.keep()
-			close(s.ended)
-			_, _ = s.out.Write(others)
-			_, _ = io.Copy(s.out, s.from)
+			close(f.ended)
+			_, _ = f.others.Write(others)
+			_, _ = io.Copy(f.others, f.from)
 			return
 		}
 		held = append(held[:0], held[len(own):]...)
@@ -279,43 +331,54 @@ func (s *saidErrors) follow() {
 }
 
 // begun is how many bytes at the end of a text are the beginning of the mark.
-func (s *saidErrors) begun(text []byte) int {
-	for n := min(len(text), len(s.mark)-1); n > 0; n-- {
-		if bytes.HasPrefix(s.mark, text[len(text)-n:]) {
+func (f *followed) begun(text []byte) int {
+	for n := min(len(text), len(f.mark)-1); n > 0; n-- {
+		if bytes.HasPrefix(f.mark, text[len(text)-n:]) {
 			return n
 		}
 	}
 	return 0
 }
 
+// end waits until all was read that a program has said which has ended.
+func (f *followed) end() {
+	_, _ = f.to.Write(f.mark) // it fails only if nobody reads
+	_ = f.to.Close()
+	<-f.ended
+}
+
+// lastLine passes on the standard error of a program, and keeps its last line.
+type lastLine struct {
+	out  io.Writer
+	line []byte // the one that goes on
+	last string
+}
+
 // maxErrorLine bounds the line that is kept, so that the reason of a failure has room for what ended the program, too.
 const maxErrorLine = 140
 
-// say takes what the program has said.
-func (s *saidErrors) say(text []byte) {
-	_, _ = s.out.Write(text)
+func (l *lastLine) say(text []byte) {
+	_, _ = l.out.Write(text)
 	for line := range bytes.Lines(text) {
-		s.line = append(s.line, line[:min(len(line), maxErrorLine-len(s.line))]...)
+		l.line = append(l.line, line[:min(len(line), maxErrorLine-len(l.line))]...)
 		if bytes.HasSuffix(line, []byte("\n")) {
-			s.keep()
-			s.line = s.line[:0]
+			l.keep()
+			l.line = l.line[:0]
 		}
 	}
 }
 
 // keep keeps a line that says something.
-func (s *saidErrors) keep() {
-	if text := bytes.TrimSpace(s.line); len(text) > 0 {
-		s.last = strings.ToValidUTF8(string(text), "")
+func (l *lastLine) keep() {
+	if text := bytes.TrimSpace(l.line); len(text) > 0 {
+		l.last = strings.ToValidUTF8(string(text), "")
 	}
 }
 
-// end returns the last line of a program that has ended, "" if it has said nothing.
-func (s *saidErrors) end() string {
-	_, _ = s.to.Write(s.mark) // it fails only if nobody reads
-	_ = s.to.Close()
-	<-s.ended
-	return s.last
+// said is the last line when the program has ended, "" if it has said nothing.
+func (l *lastLine) said() string {
+	l.keep()
+	return l.last
 }
 
 // environment has the variables about the item for a program.

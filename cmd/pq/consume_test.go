@@ -6,6 +6,53 @@ import (
 	"testing"
 )
 
+// With --result the output of a program is the result of an item that asks for one, and is printed otherwise. Work whose output is too large
+// is done once.
+func TestResultOfAProgram(t *testing.T) {
+	t.Parallel()
+	w := newTerminal(t)
+	push := func(args ...string) string {
+		return strings.TrimSpace(w.pq(t, append([]string{"push", "jobs"}, args...)...))
+	}
+	consume := func(script string) string {
+		return w.pq(t, "consume", "jobs", "--stop-when-empty", "--result", "--dead-exit", "99", "--", "sh", "-c", script)
+	}
+	sum := push("1+2", "--result-ttl", "1h")
+	if text := consume("echo $(($(cat)))"); strings.HasPrefix(text, "3") || !strings.Contains(text, "1 item handled") {
+		t.Errorf("the output is not the result alone: %s", text)
+	}
+	if got := w.pq(t, "result", "jobs", sum, "--raw"); got != "3\n" {
+		t.Errorf("the result is %q", got)
+	}
+	push("3+4")
+	if text := consume("echo $(($(cat)))"); !strings.HasPrefix(text, "7\n") {
+		t.Errorf("the output for an item that asks for nothing: %s", text)
+	}
+	failed := push("5+6", "--result-ttl", "1h")
+	if text := consume("echo half; echo no sum >&2; exit 99"); !strings.Contains(text, "1 failure") {
+		t.Errorf("a program that fails: %s", text)
+	}
+	large := push("x", "--result-ttl", "1h")
+	consume("head -c 8388609 /dev/zero")
+	left, gate := push("x", "--result-ttl", "1h"), w.fifo(t, "gate")
+	consume(`echo mine; (read line < "$HOME/gate"; echo later) &`)
+	if err := os.WriteFile(gate, []byte("go on\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for id, want := range map[string][]string{
+		failed: {"dead", "no sum (sh: exit status 99)"},
+		large:  {"dead", "the output of sh is too large for a result: allowed are 8388608 bytes", "Deliveries: 1"},
+		left:   {"done", "mine"},
+	} {
+		_, got := pq(t, w.env, "result", "jobs", id)
+		for _, text := range want {
+			if !strings.Contains(got, text) {
+				t.Errorf("the result is %s, expected %q in it", got, text)
+			}
+		}
+	}
+}
+
 // The reason of a failure is the last line that the program has said on its standard error, which is passed on; without one, how the
 // program ended. A program that it has left running keeps nothing waiting.
 func TestReasonOfAProgram(t *testing.T) {

@@ -65,7 +65,7 @@ func TestErrorsArePrintedOnce(t *testing.T) {
 	}{
 		{strings.NewReader(large), []string{"push", "jobs", "-"}, "2097"},
 		{strings.NewReader(large), []string{"push", "jobs", "--file", "-"}, "2097"},
-		{strings.NewReader("a\nb\nc\n"), []string{"push", "jobs", "-", "--delay", "1000000h"}, "PQ-Delay"},
+		{strings.NewReader("a\nb\nc\n"), []string{"push", "jobs", "-", "--delay", "1000000h"}, "--delay"},
 		{nil, []string{"consume", "jobs", "no-such-program"}, `the program "no-such-program": executable file not found`},
 		{nil, []string{"ls", "--creds", "no-such-file"}, "no such file"},
 		{nil, []string{"ls", "--nkey", "no-such-file"}, "no such file"},

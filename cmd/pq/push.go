@@ -235,7 +235,7 @@ func (p *pushing) push(s *session.Session, q *client.Queue, payload []byte) erro
 func (p *pushing) await(s *session.Session, q *client.Queue, id string) error {
 	r, err := q.AwaitResult(s.Context, id, p.wait)
 	if err != nil {
-		s.Say("%s is pushed, and has not ended: %s asks again", id, show.Command("result", []string{q.Name(), id}))
+		s.Say("%s is pushed, and goes on: %s asks again", id, show.Command("result", []string{q.Name(), id}))
 		return err
 	}
 	return printResult(s, show.ShownResult(q.Name(), id, r), r.Body, false)

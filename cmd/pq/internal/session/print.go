@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/client"
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/show"
+	"github.com/pqbridge/pqbridge/protocol"
 )
 
 // Print writes to standard output.
@@ -110,7 +112,23 @@ func WithoutPrefix(err error) string {
 	return ofLibrary.Replace(strings.TrimPrefix(err.Error(), "nats: "))
 }
 
-var ofLibrary = strings.NewReplacer(": nats: ", ": ", ": nkeys: ", ": ", "permissions violation: Permissions Violation ", "permissions violation ")
+// ofLibrary are words of libraries, and the names that flags have in the protocol.
+var ofLibrary = strings.NewReplacer(append(flagsOfHeaders(),
+	": nats: ", ": ", ": nkeys: ", ": ", "permissions violation: Permissions Violation ", "permissions violation ", ": ask again with Result", "",
+	protocol.HeaderWait, "--wait",
+)...)
+
+// flagsOfHeaders are the headers of pushes, each with its flag, the longest first: some begin like others.
+func flagsOfHeaders() (pairs []string) {
+	all := slices.Clone(protocol.PushHeaders)
+	slices.SortFunc(all, func(a, b protocol.PushHeader) int { return cmp.Compare(len(b.Name), len(a.Name)) })
+	for _, h := range all {
+		if strings.HasPrefix(h.Name, protocol.HeaderPrefix) {
+			pairs = append(pairs, h.Name, "--"+strings.ReplaceAll(h.Word, "_", "-"))
+		}
+	}
+	return pairs
+}
 
 // Hint returns advice about an error, or nothing if the error is clear.
 func Hint(err error) string {
@@ -166,7 +184,7 @@ func (s *Session) warnJSON(err error, code int) {
 	}{Error: WithoutPrefix(err), Exit: code}
 	var e *client.Error
 	if errors.As(err, &e) {
-		shown.Error, shown.Code, shown.Reason = e.Description, e.Code, e.Reason
+		shown.Error, shown.Code, shown.Reason = ofLibrary.Replace(e.Description), e.Code, e.Reason
 	}
 	_ = show.WriteJSON(show.HarmlessJSON{To: s.Stderr}, shown) // as all that goes to standard error
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/client"
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/show"
+	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
@@ -195,7 +196,7 @@ func exitCode(err error) int {
 	switch {
 	case errors.As(err, new(*UsageError)), errors.As(err, &answer) && answer.Code == badRequest:
 		return exitUsage
-	case errors.Is(err, client.ErrEmpty), errors.Is(err, client.ErrNotFound), answer != nil && noResult(answer.Reason):
+	case errors.Is(err, client.ErrEmpty), errors.Is(err, client.ErrNotFound), isPending(err), answer != nil && answer.Reason == client.ReasonUnkept:
 		return ExitNothing
 	case errors.Is(err, client.ErrUnavailable), errors.Is(err, client.ErrBusy), errors.Is(err, nats.ErrNoServers),
 		errors.Is(err, nats.ErrConnectionClosed), errors.Is(err, nats.ErrTimeout), unreachable(err):
@@ -204,8 +205,11 @@ func exitCode(err error) int {
 	return ExitFailed
 }
 
-// noResult reports whether an item has not ended: there is no result of it yet, or will be none.
-func noResult(r client.Reason) bool { return r == client.ReasonPending || r == client.ReasonUnkept }
+// isPending reports whether an item has not ended yet.
+func isPending(err error) bool {
+	var e *client.Error
+	return errors.Is(err, client.ErrNoResultYet) && errors.As(err, &e) && (e.Code == protocol.CodeNotFound || e.Code == protocol.CodeTimeout)
+}
 
 // unreachable reports whether the server is away or does not answer. A refused login and an
 // unreadable file of the login are other errors.
