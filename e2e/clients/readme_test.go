@@ -25,11 +25,13 @@ func TestReadmeWorker(t *testing.T) {
 	if err := os.Symlink(clone, filepath.Join(dir, "pqbridge")); err != nil {
 		t.Fatal(err)
 	}
-	var setup, tidy string
+	var setup, tidy, ask string
 	for _, block := range testenv.Blocks(t, page, "sh") {
 		switch {
 		case strings.Contains(block.Text, "go mod init"):
 			setup = block.Text
+		case strings.Contains(block.Text, "--wait"):
+			ask = block.Text
 		case strings.Contains(block.Text, "go mod tidy"):
 			tidy = strings.ReplaceAll(block.Text, "go run .", "go build -o worker .")
 		}
@@ -56,6 +58,12 @@ func TestReadmeWorker(t *testing.T) {
 	lines := startWorker(t, worker)
 	if line, want := <-lines, "read the news, priority 5"; line != want {
 		t.Errorf("the worker printed %q, expected %q", line, want)
+	}
+	asks := pqd.Command(t, "sh", "-e", "-c", `pq() { "$PQ" --server "$SERVER" --timeout 1m "$@"; }`+"\n"+ask)
+	asks.Env = append(os.Environ(), "PQ="+testenv.Build(t, "cmd/pq"), "SERVER="+p.URL)
+	said, err := asks.Output()
+	if line, want := <-lines, "put out the fire, priority 0"; line != want || !strings.HasSuffix(string(said), "\n\ndone: put out the fire\n") || err != nil {
+		t.Errorf("the worker printed %q, and its caller got %q, %v", line, said, err)
 	}
 	if err := worker.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)

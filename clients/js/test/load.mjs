@@ -1,5 +1,6 @@
 // One of several programs that use a queue while pqd is killed: load.mjs <role> <queue> [<count>].
 // It prints that it is ready, and a line for each item. On SIGTERM it finishes what it has begun, and ends.
+import { randomUUID } from "node:crypto";
 import { Client } from "pqbridge";
 import { connect } from "@nats-io/transport-node";
 
@@ -33,6 +34,16 @@ const roles = {
       onError: (err) => console.error(err),
     });
     await consumer.closed;
+  },
+
+  // Returns results, each after a line that says so.
+  async returns() {
+    const work = (item) => {
+      const text = `${item.string()} ${item.fence} ${randomUUID()}`;
+      say(item.string(), text);
+      return text;
+    };
+    await queue.consume(work, { concurrency: 4, lease: "2s", signal: stop.signal, onError: () => {} }).closed;
   },
 
   // Leases bundles, and acknowledges with the next item.

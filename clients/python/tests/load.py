@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import signal
 import sys
 
@@ -47,6 +48,18 @@ async def consume(queue: Queue, stop: asyncio.Event) -> None:
         await stop.wait()
 
 
+async def returns(queue: Queue, stop: asyncio.Event) -> None:
+    """Returns results, each after a line that says so."""
+
+    async def work(item: Item) -> str:
+        text = f"{item.text} {item.fence} {secrets.token_hex(8)}"
+        say(item.text, text)
+        return text
+
+    async with queue.consume(work, concurrency=4, lease="2s"):
+        await stop.wait()
+
+
 async def next(queue: Queue, stop: asyncio.Event) -> None:
     """Leases bundles, and acknowledges with the next item."""
 
@@ -84,7 +97,7 @@ async def pop(queue: Queue, stop: asyncio.Event) -> None:
 async def run() -> None:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    roles = {"push": push, "consume": consume, "next": next, "pop": pop}
+    roles = {"push": push, "consume": consume, "returns": returns, "next": next, "pop": pop}
     async with pqbridge.connect(os.environ["NATS_URL"].split(","), timeout="5m", max_in_flight=64, reconnect_time_wait=0.05) as client:
         print("ready", flush=True)
         await roles[sys.argv[1]](client.queue(sys.argv[2]), stop)

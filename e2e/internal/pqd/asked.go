@@ -1,11 +1,14 @@
 package pqd
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os/exec"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -31,7 +34,12 @@ type Asked struct {
 	known []*finish         // of which they know that they took effect
 	heard []*client.Result
 
+	// Programs start workers in other languages. Each prints "ready", and "<item> <text>" before it returns the text as the result of an item, with which
+	// it has nothing to do afterwards. It is killed, and started again.
+	Programs []func() *exec.Cmd
+
 	killedCallers, killedWorkers atomic.Int64
+	returned                     atomic.Int64 // texts of programs
 }
 
 // finish is how an item ended.
@@ -75,7 +83,19 @@ func (a *Asked) Run(random *rand.Rand, callers, workers, times int, happen func(
 		own := rand.New(rand.NewPCG(random.Uint64(), 1))
 		works.Go(func() {
 			for over.Err() == nil {
-				a.work(over, own)
+				if own.IntN(2) == 0 {
+					a.work(over, own)
+				} else {
+					a.workByReturn(over, own)
+				}
+			}
+		})
+	}
+	for _, program := range a.Programs {
+		own := rand.New(rand.NewPCG(random.Uint64(), 3))
+		works.Go(func() {
+			for over.Err() == nil {
+				a.runProgram(over, program(), time.Second+time.Duration(own.Int64N(int64(2*time.Second))))
 			}
 		})
 	}
@@ -147,11 +167,89 @@ func (a *Asked) work(over context.Context, random *rand.Rand) {
 	}
 }
 
+// workByReturn is a worker whose handlers return what came of the work, until it is killed.
+func (a *Asked) workByReturn(over context.Context, random *rand.Rand) {
+	queue, die := a.dial()
+	defer die()
+	defer context.AfterFunc(over, die)()
+	var mu sync.Mutex // of random
+	chance := func() (int, uint64) {
+		mu.Lock()
+		defer mu.Unlock()
+		return random.IntN(100), random.Uint64()
+	}
+	defer time.AfterFunc(time.Duration(random.Int64N(int64(3*time.Second))), func() {
+		a.killedWorkers.Add(1)
+		die()
+	}).Stop()
+	err := client.Work(over, queue, func(ctx context.Context, payload string) ([]byte, error) {
+		i, err := a.item(payload)
+		if err != nil {
+			return nil, err
+		}
+		percent, word := chance()
+		text := fmt.Sprintf("%d %d %x", i, client.ItemOf(ctx).Fence, word)
+		switch {
+		case percent < 70:
+			a.tries(i, finish{protocol.FinishDone, text})
+			return []byte(text), nil
+		case percent < 80:
+			a.tries(i, finish{protocol.FinishDone, ""})
+			return nil, nil
+		case percent < 90:
+			a.tries(i, finish{protocol.FinishDead, text})
+			return nil, client.GiveUp(errors.New(text))
+		}
+		return nil, client.RetryAfter(0, errors.New("not this time"))
+	}, client.ConsumeOptions{Workers: 4, Lease: asksFor, OnError: func(*client.Item, error) {}})
+	if err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
+		a.Errorf("work: %v", err)
+	}
+}
+
+// runProgram runs a worker for a while, and kills it.
+func (a *Asked) runProgram(over context.Context, program *exec.Cmd, lives time.Duration) {
+	out, err := program.StdoutPipe()
+	if err == nil {
+		err = program.Start()
+	}
+	if err != nil {
+		a.Error(err)
+		return
+	}
+	kill := func() { _ = program.Process.Kill() }
+	defer time.AfterFunc(lives, kill).Stop()
+	defer context.AfterFunc(over, kill)()
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		payload, text, said := strings.Cut(lines.Text(), " ")
+		if !said {
+			continue // it is ready
+		}
+		if i, err := a.item(payload); err == nil {
+			a.tries(i, finish{protocol.FinishDone, text})
+			a.returned.Add(1)
+		}
+	}
+	if err := program.Wait(); err == nil {
+		a.Errorf("%s ended by itself", program.Path)
+	}
+	a.killedWorkers.Add(1)
+}
+
+// item is the number of an item.
+func (a *Asked) item(payload string) (int, error) {
+	i, err := strconv.Atoi(payload)
+	if err != nil || i < 0 || i >= a.n {
+		err = fmt.Errorf("popped %q", payload)
+		a.Error(err)
+	}
+	return i, err
+}
+
 // end ends an item in some way, or not at all.
 func (a *Asked) end(item *client.Item, random *rand.Rand) {
-	i, err := strconv.Atoi(string(item.Payload))
-	if err != nil || i < 0 || i >= a.n {
-		a.Errorf("popped %q", item.Payload)
+	i, err := a.item(string(item.Payload))
+	if err != nil {
 		return
 	}
 	ctx := a.Context()
@@ -173,14 +271,19 @@ func (a *Asked) end(item *client.Item, random *rand.Rand) {
 	}
 }
 
-// try ends an item, and notes that before, and afterwards if it took effect.
-func (a *Asked) try(i int, how finish, end func() error) error {
+// tries notes how a worker is about to end an item.
+func (a *Asked) tries(i int, how finish) {
 	a.mu.Lock()
+	defer a.mu.Unlock()
 	if a.said[i] == nil {
 		a.said[i] = make(map[finish]bool)
 	}
 	a.said[i][how] = true
-	a.mu.Unlock()
+}
+
+// try ends an item, and notes that before, and afterwards if it took effect.
+func (a *Asked) try(i int, how finish, end func() error) error {
+	a.tries(i, how)
 	err := end()
 	if err == nil {
 		a.mu.Lock()
@@ -220,5 +323,5 @@ func (a *Asked) Judge() {
 	if info, err := queue.Info(a.Context()); err != nil || info.Ready+info.Leased+info.Delayed > 0 || info.Results != int64(a.n) {
 		a.Errorf("the queue: %+v, %v, expected no item and %d results", info, err, a.n)
 	}
-	a.Logf("%v; %d callers and %d workers were killed", outcomes, a.killedCallers.Load(), a.killedWorkers.Load())
+	a.Logf("%v; %d callers and %d workers were killed; programs returned %d values", outcomes, a.killedCallers.Load(), a.killedWorkers.Load(), a.returned.Load())
 }
