@@ -165,23 +165,75 @@ func TestRefusedMemberThatRuns(t *testing.T) {
 	})
 }
 
-// While a majority is lost, no member says that it could replace them.
+// While a majority is lost, no member says that it could replace them. From the moment at which their machines refuse connections the
+// last one says who is away. While one of three is lost, it says nothing.
 func TestLostMajority(t *testing.T) {
 	run(t, 3, func(w *world) {
 		first, _ := w.active()
 		w.allCaughtUp()
 		last := w.others(first)[0]
-		for _, n := range w.nodes {
-			if n == last {
-				continue
-			}
+		for i, n := range w.others(last) {
 			n.kill(rand.New(rand.NewPCG(1, 8)))
 			last.up().Refuses(n.name)
+			if why := last.up().Status().Minority; (why != nil) != (i == 1) {
+				t.Errorf("%d of three have ended: %v", i+1, why)
+			}
+		}
+		status := last.up().Status()
+		lone := "heard: 1 of 3 nodes, and 2 have to be there: start those that are away: " + w.others(last)[0].name + ", " + w.others(last)[1].name
+		if status.Minority == nil || status.Minority.Error() != lone {
+			t.Errorf("the last one says %v, expected %q", status.Minority, lone)
+		}
+		for _, m := range status.Members {
+			if !m.Away || !m.Runs {
+				t.Errorf("%s is away: %t, was heard within ten seconds: %t; expected both", m.Name, m.Away, m.Runs)
+			}
 		}
 		w.await("the loss", func() bool { return len(last.lostTo()) == 2 })
 		if lost, _, ok := last.up().Lost(); ok {
 			t.Errorf("%v are lost of three, and the last one would replace them", lost)
 		}
+	})
+}
+
+// A member that hears nobody, and that no machine refuses, says so after the time within which it would replace an active one by itself,
+// and until it hears one again. A process that did not run for as long has heard nobody, and says nothing.
+func TestSilentMajority(t *testing.T) {
+	run(t, 3, func(w *world) {
+		last, _ := w.active()
+		w.allCaughtUp()
+		<-time.After(settled)
+		lone := func() bool { return last.up().Status().Minority != nil }
+		release := w.others(last)[0].faults.hold()
+		<-time.After(settled)
+		if lone() {
+			t.Errorf("two of three are there: %v", last.up().Status().Minority)
+		}
+		again := w.others(last)[1].faults.hold()
+		if took := w.awaitIn("the loss", lone); took < 1500*time.Millisecond || took > 2*time.Second {
+			t.Errorf("the last one said after %v that it hears nobody, expected 1.5 s to 2 s", took)
+		}
+		release()
+		if took := w.awaitIn("the end of the loss", func() bool { return !lone() }); took > 500*time.Millisecond {
+			t.Errorf("it said that it hears nobody for %v after one was back", took)
+		}
+		again()
+	})
+}
+
+// A member that has heard nobody since it started names the others as they were declared.
+func TestLoneMember(t *testing.T) {
+	run(t, 3, func(w *world) {
+		for _, n := range w.nodes {
+			n.stop()
+		}
+		w.nodes[1].start()
+		const lone = "heard: 1 of 3 nodes, and 2 have to be there: start those that are away: a, c"
+		if why := w.nodes[1].up().Status().Minority; why == nil || why.Error() != lone {
+			t.Errorf("it says %v, expected %q", why, lone)
+		}
+		w.nodes[0].start()
+		w.await("the end of the loss", func() bool { return w.nodes[1].up().Status().Minority == nil })
 	})
 }
 

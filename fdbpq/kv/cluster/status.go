@@ -1,6 +1,9 @@
 package cluster
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster/internal/peers"
@@ -31,6 +34,7 @@ type Status struct {
 	Takeovers  uint64    // how often this member became active
 	Appends    uint64    // records that this member has written
 	Members    []MemberStatus
+	Minority   error // fewer of Options.Members are there than the log needs, and which ones are away; nil: enough are there
 }
 
 // MemberStatus is another member as it was heard last.
@@ -46,6 +50,7 @@ type MemberStatus struct {
 
 	Version string // of its program
 	Runs    bool   // it was heard within livingFor, and has not ended
+	Away    bool   // it has ended or is lost, or does not run
 }
 
 // Newest is the last entry of its generation of the log that this member knows: in its copy, in the log, or in the
@@ -66,6 +71,7 @@ func (s Status) Lag(entry uint64) uint64 { return s.Newest() - min(entry, s.Newe
 // statusOf is the present status of a member.
 func statusOf(m *member) Status {
 	all, _ := m.peers.Heard()
+	absent := m.peers.Absent(m.options.unconfirmed())
 	own := m.ledger.read().Own
 	s, now := m.self.now(), time.Now()
 	status := Status{
@@ -75,10 +81,36 @@ func statusOf(m *member) Status {
 		Takeovers: s.counts.takeovers, Appends: s.counts.appends,
 	}
 	for _, p := range all {
+		runs := p.Runs(peers.LivingFor, now)
 		status.Members = append(status.Members, MemberStatus{
 			Name: p.Member, Role: p.Role, Generation: p.Generation, Epoch: p.Epoch, Entry: p.Entry, Synced: p.Synced, Reason: p.Objection, Heard: p.Heard,
-			Version: p.Version, Runs: p.Runs(peers.LivingFor, now),
+			Version: p.Version, Runs: runs, Away: !runs || slices.Contains(absent, p.Member),
 		})
 	}
+	status.Minority = minority(&m.options, status.Members)
 	return status
+}
+
+// minority says how many members are there and which ones are away, if those that are there cannot write the log. What is away for
+// moments says nothing yet, so an ordinary takeover is none.
+func minority(o *Options, others []MemberStatus) error {
+	there, away := 1, []string(nil)
+	for _, m := range others {
+		if m.Away {
+			away = append(away, m.Name)
+		} else {
+			there++
+		}
+	}
+	needed := len(o.Members)/2 + 1
+	if there >= needed {
+		return nil
+	}
+	for _, name := range o.Members {
+		if name != o.Name && !slices.ContainsFunc(others, func(m MemberStatus) bool { return m.Name == name }) {
+			away = append(away, name) // it was never heard
+		}
+	}
+	slices.Sort(away)
+	return fmt.Errorf("heard: %d of %d nodes, and %d have to be there: start those that are away: %s", there, len(o.Members), needed, strings.Join(away, ", "))
 }

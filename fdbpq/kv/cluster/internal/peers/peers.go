@@ -211,6 +211,22 @@ func (p *Peers) Silent() (names []string) {
 	return names
 }
 
+// Absent are the members that have ended or are lost. For one whose silence no other member confirms that takes more than
+// unconfirmed, and more than its limit.
+func (p *Peers) Absent(unconfirmed time.Duration) (names []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	p.awakeLocked(now)
+	for name, other := range p.all {
+		if other.Gone || other.Refuses || other.Lost || p.silentForLocked(other, now) > max(unconfirmed, p.limitLocked(other, now)) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
 // ActiveLost is the time since when the active member is lost, of the epoch of the head or of a later one; zero if
 // it is not, or another one is active.
 func (p *Peers) ActiveLost(at chain.Head) (since time.Time) {

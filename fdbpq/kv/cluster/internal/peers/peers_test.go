@@ -2,6 +2,7 @@ package peers
 
 import (
 	"encoding/json"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,15 +17,21 @@ func talk(t *testing.T, p *Peers, d time.Duration, others ...Heartbeat) {
 	t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); <-time.After(silence / 20) {
 		for _, h := range others {
-			message, err := json.Marshal(h)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, ok := p.Hear(message); !ok {
-				t.Fatalf("a heartbeat of %s was refused", h.Member)
-			}
+			hear(t, p, h)
 		}
 		p.Judge()
+	}
+}
+
+// hear gives a member a heartbeat of another one.
+func hear(t *testing.T, p *Peers, h Heartbeat) {
+	t.Helper()
+	message, err := json.Marshal(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := p.Hear(message); !ok {
+		t.Fatalf("a heartbeat of %s was refused", h.Member)
 	}
 }
 
@@ -90,6 +97,40 @@ func TestHaltedProcess(t *testing.T) {
 			t.Error("a silent member is not lost although another one confirms its silence")
 		}
 	})
+}
+
+// A member is absent as soon as it says that it ends, or its machine refuses connections. One that is only silent, which nobody confirms,
+// is absent later, and one that was silent while this process did not run is not. Whoever is heard again is there.
+func TestAbsent(t *testing.T) {
+	const unconfirmed = 3 * silence
+	for name, c := range map[string]struct {
+		what   func(t *testing.T, p *Peers, b Heartbeat)
+		absent bool
+	}{
+		"it is heard":           {func(*testing.T, *Peers, Heartbeat) {}, false},
+		"it has ended":          {func(t *testing.T, p *Peers, b Heartbeat) { b.Gone = true; hear(t, p, b) }, true},
+		"its machine refuses":   {func(_ *testing.T, p *Peers, _ Heartbeat) { p.Refuse("b") }, true},
+		"it is back":            {func(t *testing.T, p *Peers, b Heartbeat) { p.Refuse("b"); hear(t, p, b) }, false},
+		"it is silent":          {func(t *testing.T, p *Peers, _ Heartbeat) { talk(t, p, 2*silence) }, false},
+		"it is silent for long": {func(t *testing.T, p *Peers, _ Heartbeat) { talk(t, p, unconfirmed+silence) }, true},
+		"another one does not hear it": {func(t *testing.T, p *Peers, _ Heartbeat) {
+			talk(t, p, 2*silence, Heartbeat{Member: "c", Process: "c", Silent: []string{"b"}})
+		}, true},
+		"this process did not run": {func(*testing.T, *Peers, Heartbeat) { <-time.After(10 * unconfirmed) }, false},
+		"it is silent behind such a halt": {func(t *testing.T, p *Peers, _ Heartbeat) {
+			<-time.After(10 * unconfirmed)
+			talk(t, p, unconfirmed+silence)
+		}, true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			p, b := New("a", silence), Heartbeat{Member: "b", Process: "b"}
+			talk(t, p, 2*settledAfter, b, Heartbeat{Member: "c", Process: "c"})
+			c.what(t, p, b)
+			if got := slices.Contains(p.Absent(unconfirmed), "b"); got != c.absent {
+				t.Errorf("%s: it is absent: %t", name, got)
+			}
+		})
+	}
 }
 
 // The active member of the present epoch, or of a later one, is lost, or nobody is. An active member that is not lost
