@@ -32,7 +32,7 @@ const (
 	RoleFollower  Role = "follower"  // it keeps a copy
 	RoleCandidate Role = "candidate" // it tries to become active
 	RoleStopped   Role = "stopped"   // its copy and the log do not belong together
-	RoleSilent    Role = "silent"    // it has ended, was not heard for ten seconds, or was active before
+	RoleSilent    Role = "silent"    // it has ended, is lost or was not heard for ten seconds, or was active before
 )
 
 // ClusterLog is the log of a cluster.

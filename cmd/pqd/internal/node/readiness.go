@@ -44,6 +44,8 @@ func (r *readiness) err() error {
 	switch {
 	case status.Role == cluster.Stopped:
 		return fmt.Errorf("store: %s", status.Reason)
+	case status.Minority != nil:
+		return health.Waiting(alone(status))
 	case status.Reason != "":
 		return health.Waiting(fmt.Errorf("store: %s", status.Reason))
 	case waits != nil:
@@ -69,6 +71,14 @@ func (r *readiness) err() error {
 		return health.Waiting(err)
 	}
 	return nil
+}
+
+// alone says that too few nodes are there, and what else the node has to say: that may be what an operator has to do.
+func alone(s cluster.Status) error {
+	if s.Reason == "" {
+		return fmt.Errorf("store: %w", s.Minority)
+	}
+	return fmt.Errorf("store: %w; %s", s.Minority, s.Reason)
 }
 
 // readyLag is how many entries the copy of a follower may lack: more than it lacks under load,
@@ -120,8 +130,10 @@ type view struct {
 }
 
 // cluster describes all nodes.
-func (v *view) cluster() protocol.Cluster {
-	s := v.db.Status()
+func (v *view) cluster() protocol.Cluster { return v.of(v.db.Status()) }
+
+// of describes them by a status.
+func (v *view) of(s cluster.Status) protocol.Cluster {
 	epoch := s.Epoch
 	for _, o := range s.Members {
 		epoch = max(epoch, o.Epoch)
@@ -132,7 +144,7 @@ func (v *view) cluster() protocol.Cluster {
 	}}
 	for _, o := range s.Members {
 		role := protocol.Role(o.Role)
-		if !o.Runs || role == protocol.RoleActive && o.Epoch < epoch { // a later one is active now
+		if o.Away || role == protocol.RoleActive && o.Epoch < epoch { // a later one is active now
 			role = protocol.RoleSilent
 		}
 		all = append(all, protocol.Member{
