@@ -38,7 +38,7 @@ exit code 4.`,
 			e, err := explained(s, c.Queue(args[0]), args[1:])
 			switch {
 			case err != nil:
-				return ofCluster(s, c, err)
+				return ofCluster(s, err)
 			case e == nil:
 				return errors.New("the item fills its answer, which has no room to say why: see pq info and pq peek")
 			case s.Global.JSON:
@@ -70,26 +70,25 @@ func explained(s *session.Session, q *client.Queue, id []string) (*client.Explai
 }
 
 // ofCluster says of a queue that nobody serves that no pqd of its cluster is active, or that most of them are away, if that is why.
-func ofCluster(s *session.Session, c *client.Client, err error) error {
+func ofCluster(s *session.Session, err error) error {
 	if !errors.Is(err, client.ErrUnavailable) {
 		return err
 	}
-	cluster, unknown := c.Cluster(s.Context)
+	cluster := s.Cluster()
 	var refused *client.Error
-	if unknown != nil || len(cluster.Members) == 0 || !errors.As(err, &refused) {
+	if cluster == nil || !errors.As(err, &refused) {
 		return err
 	}
 	text := "takeover: no pqd is active"
-	switch first := &cluster.Members[0]; {
-	case first.Role == protocol.RoleActive && first.Heard > 0:
-		first.Role = protocol.RoleSilent // others have heard it, and do not know yet that it ended
-	case first.Role == protocol.RoleActive && !show.MostAreSilent(cluster):
+	switch active := cluster.Members[0].Role == protocol.RoleActive; {
+	case active && !show.MostAreSilent(cluster):
 		return err
-	case first.Role == protocol.RoleActive:
+	case active:
 		text = "no quorum"
 	}
 	if silence := show.Silence(cluster); silence != "" {
 		text += ": " + silence
 	}
-	return &client.Error{Op: refused.Op, Queue: refused.Queue, Code: refused.Code, Description: text} // its cause would have a hint that is wrong here
+	// The cause of the refusal would have a hint that says the same again.
+	return session.Told(&client.Error{Op: refused.Op, Queue: refused.Queue, Code: refused.Code, Description: text})
 }

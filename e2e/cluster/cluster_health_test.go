@@ -94,8 +94,8 @@ func TestClusterHealth(t *testing.T) {
 	}
 }
 
-// The active one of three nodes and another one are gone: pq names them, and says how many have
-// to be there.
+// The active one of three nodes and another one are gone: pq and /readyz name them, and say how many have
+// to be there. What pq says of a pqd that does not run is wrong here.
 func TestMissingNodesAreNamed(t *testing.T) {
 	t.Parallel()
 	nodes := testenv.NewNodes(t)
@@ -114,8 +114,20 @@ func TestMissingNodesAreNamed(t *testing.T) {
 		out, err := pqd.Command(t, testenv.Build(t, "cmd/pq"), append([]string{"--server", left.URL, "--timeout", "2s"}, args...)...).CombinedOutput()
 		return err != nil && strings.Count(string(out), "was last heard") == 2 && strings.Contains(string(out), "heard: 1 of 3, and with PQ_CLUSTER 2 have to be there")
 	}
+	const few = "heard: 1 of 3 nodes, and 2 have to be there: start those that are away: "
+	testenv.Await(t, "/readyz names both", func() bool {
+		code, body := pqd.Get(t, left.HTTP+"/readyz")
+		_, names, found := strings.Cut(body, few)
+		names, _, _ = strings.Cut(names, `"`)
+		return code == http.StatusServiceUnavailable && found && strings.Contains(names, ", ")
+	})
+	if code, body := pqd.Get(t, left.HTTP+"/healthz"); code != http.StatusOK {
+		t.Errorf("/healthz: %d %s, and another start would not help", code, body)
+	}
 	testenv.Await(t, "pq cluster status names both", func() bool { return says("cluster", "status") })
-	testenv.Await(t, "pq doctor names both", func() bool { return says("doctor") })
+	for _, args := range [][]string{{"doctor"}, {"push", "jobs", "x"}, {"pop", "jobs"}, {"ls"}, {"explain", "jobs"}} {
+		testenv.Await(t, "pq "+args[0]+" names both", func() bool { return says(args...) })
+	}
 }
 
 // Nodes make a log, and start again, although their disks have less room than the log may

@@ -50,10 +50,13 @@ func (d *doctor) bridges() bool {
 	case errors.Is(err, nats.ErrNoResponders) && len(found) > 0:
 		d.note(bad, "bridge", "none has the prefix %s, but there is %s: use that with --prefix or PQ_PREFIX", s.Global.Prefix, prefixes(found))
 		return false
-	case errors.Is(err, nats.ErrNoResponders) && d.idle():
+	case errors.Is(err, nats.ErrNoResponders) && d.idle(err):
 		return false
 	case errors.Is(err, nats.ErrNoResponders):
 		d.note(bad, "bridge", "none is connected to this NATS server (or account): start pqd with NATS_URL=%s, or connect to the server that pqd runs itself", natsurl.Of(s.NC))
+		return false
+	case err != nil && d.idle(err): // beside NATS servers of its own an active pqd may serve alone
+		d.note(bad, "store", "%v: if that goes on when the others are back, look at the log of pqd, at its disk, or at FoundationDB", err)
 		return false
 	case errors.Is(err, client.ErrUnavailable):
 		d.note(bad, "store", "%v: look at the log of pqd, at its disk, or at FoundationDB", err)

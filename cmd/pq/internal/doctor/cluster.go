@@ -1,10 +1,14 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/client"
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/show"
@@ -74,28 +78,21 @@ func (d *doctor) known() (c *client.Cluster) {
 	return c
 }
 
-// idle says why no bridge answers, if several pqd keep the store and none is active.
-func (d *doctor) idle() bool {
+// idle says why a request failed, if several pqd keep the store and that is why: none of them serves, or too few are heard.
+func (d *doctor) idle(err error) bool {
+	nobody := errors.Is(err, nats.ErrNoResponders)
 	c := d.known()
-	if c != nil {
-		d.inactive(c)
+	switch {
+	case c == nil, !nobody && !show.MostAreSilent(c):
+		return false
+	case nobody:
+		c = show.WithoutEnded(c)
 	}
-	return c != nil
+	d.inactive(c)
+	return true
 }
 
-// inactive says why none of the pqd is active.
+// inactive says why none of the pqd serves requests.
 func (d *doctor) inactive(c *client.Cluster) {
-	var reasons []string
-	if silence := show.Silence(c); silence != "" {
-		reasons = append(reasons, silence)
-	}
-	for _, m := range c.Members {
-		if m.Reason != "" && m.Role != protocol.RoleSilent {
-			reasons = append(reasons, m.Node+" says: "+m.Reason)
-		}
-	}
-	if len(reasons) == 0 {
-		reasons = append(reasons, "they wait for each other, which takes some seconds")
-	}
-	d.note(bad, "cluster", "none of %d pqd is active: %s", len(c.Members), strings.Join(reasons, "; "))
+	d.note(bad, "cluster", "%s", cmp.Or(show.Unserved(c), "the active pqd, "+c.Members[0].Node+", begins or ends to serve: ask again in a moment"))
 }

@@ -1,12 +1,16 @@
 package doctor
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/client"
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
 	"github.com/pqbridge/pqbridge/protocol"
+	"github.com/pqbridge/pqbridge/testenv"
 )
 
 // What doctor says about pqd that keep a store together, and how bad it is.
@@ -52,7 +56,7 @@ func TestDoctorOfClusters(t *testing.T) {
 	}
 }
 
-// What doctor says when no pqd is active: who is missing since when, and what those that are
+// What doctor says when no pqd serves: who is missing since when, and what those that are
 // there object to.
 func TestDoctorOfIdleClusters(t *testing.T) {
 	t.Parallel()
@@ -64,8 +68,13 @@ func TestDoctorOfIdleClusters(t *testing.T) {
 		{[]client.Member{{Node: "a", Role: waits}, {Node: "b", Role: waits}}, "none of 2 pqd is active: they wait for each other, which takes some seconds\n"},
 		{
 			[]client.Member{{Node: "a", Role: waits, Reason: "no log"}, {Node: "b", Role: silent, Heard: 90, Reason: "old"}, {Node: "c", Role: silent, Heard: 3600}},
-			"none of 3 pqd is active: b was last heard 1m30s ago, c was last heard 1h0m ago; heard: 1 of 3, and with PQ_CLUSTER 2 have to be there; a says: no log\n",
+			"none of 3 pqd is active: b was last heard 1m30s ago, c was last heard 1h0m ago; heard: 1 of 3, and with PQ_CLUSTER 2 have to be there: start those that are away; a says: no log\n",
 		},
+		{
+			[]client.Member{{Node: "a", Role: protocol.RoleActive}, {Node: "b", Role: silent, Heard: 0.3}, {Node: "c", Role: silent, Heard: 0.2}},
+			"the active pqd hears too few others: b was last heard 300ms ago, c was last heard 200ms ago; heard: 1 of 3, and with PQ_CLUSTER 2 have to be there: start those that are away\n",
+		},
+		{[]client.Member{{Node: "a", Role: protocol.RoleActive}, {Node: "b", Role: waits}}, "the active pqd, a, begins or ends to serve: ask again in a moment\n"},
 		{[]client.Member{{Node: "a", Role: protocol.RoleStopped, Reason: "damaged"}}, "none of 1 pqd is active: a says: damaged\n"},
 	} {
 		var out strings.Builder
@@ -73,6 +82,47 @@ func TestDoctorOfIdleClusters(t *testing.T) {
 		d.inactive(&client.Cluster{Members: tc.members})
 		if want := "FAIL  cluster      " + tc.want; out.String() != want || !d.failed {
 			t.Errorf("%q, expected %q", out.String(), want)
+		}
+	}
+}
+
+// Behind a request that failed doctor looks for the cause in the cluster: if nobody answered, whatever the pqd say, and otherwise if too
+// few are heard.
+func TestDoctorLooksForTheCauseInTheCluster(t *testing.T) {
+	t.Parallel()
+	s := testenv.NATS(t)
+	nc := s.Connect(t)
+	const silent, follows = protocol.RoleSilent, protocol.RoleFollower
+	refused := error(&client.Error{Code: protocol.CodeUnavailable})
+	for prefix, tc := range map[string]struct {
+		err     error
+		members []client.Member // none: nobody answers
+		says    string          // "": nothing
+	}{
+		"none":     {nats.ErrNoResponders, nil, ""},
+		"together": {nats.ErrNoResponders, []client.Member{{Node: "a", Role: follows}, {Node: "b", Role: follows}}, "none of 2 pqd is active: they wait"},
+		"ended":    {nats.ErrNoResponders, []client.Member{{Node: "a", Role: protocol.RoleActive, Heard: 0.1}, {Node: "b", Role: follows, Heard: 0.1}}, "none of 2 pqd is active: a was last heard 100ms ago"},
+		"few":      {refused, []client.Member{{Node: "a", Role: protocol.RoleActive}, {Node: "b", Role: silent}, {Node: "c", Role: silent}}, "the active pqd hears too few others"},
+		"enough":   {refused, []client.Member{{Node: "a", Role: protocol.RoleActive}, {Node: "b", Role: follows}, {Node: "c", Role: silent}}, ""},
+	} {
+		if tc.members != nil {
+			body, err := json.Marshal(client.Cluster{Node: "a", Members: tc.members})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := nc.Subscribe(prefix+"._sys.cluster.status", func(m *nats.Msg) { _ = m.Respond(body) }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var out strings.Builder
+		d := &doctor{session: session.New(t.Context(), nil, strings.NewReader(""), &out, &out)}
+		d.session.NC, d.session.Global.Timeout, d.session.Global.Prefix = nc, testenv.Patience(), prefix
+		var err error
+		if d.client, err = d.session.Connect(); err != nil {
+			t.Fatal(err)
+		}
+		if found := d.idle(tc.err); found != (tc.says != "") || !strings.Contains(out.String(), tc.says) || (out.String() == "") == found {
+			t.Errorf("%s: %t, %q, expected %q", prefix, found, out.String(), tc.says)
 		}
 	}
 }

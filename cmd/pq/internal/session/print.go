@@ -89,7 +89,7 @@ func (s *Session) Report(err error) int {
 	if s.Warn(err); s.Global.JSON {
 		return code
 	}
-	if hint := cmp.Or(s.InboxHint(err), Hint(err)); hint != "" {
+	if hint := cmp.Or(s.InboxHint(err), s.clusterHint(err), Hint(err)); hint != "" {
 		s.Tell("%s", hint)
 	}
 	if s.Unfinished != "" {
