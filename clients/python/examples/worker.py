@@ -22,7 +22,7 @@ async def work(item: pqbridge.Item) -> None:
 
 
 async def main() -> None:
-    async with pqbridge.connect(os.environ.get("NATS_URL", "nats://127.0.0.1:4222"), connect_timeout="30s") as client:
+    async with pqbridge.connect(connect_timeout="30s") as client:  # to NATS_URL
 
         async def health(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await reader.readline()

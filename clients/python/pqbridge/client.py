@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import re
 from collections.abc import AsyncGenerator, Generator
 from types import TracebackType
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 _PAGE = 200
 
+_HERE = "nats://127.0.0.1:4222"
 
 # After what time a task that was cancelled and goes on is cancelled again.
 _CANCEL_AGAIN = 0.1
@@ -182,9 +184,23 @@ def _addresses(servers: str | list[str]) -> str:
     return ", ".join(re.sub(r"(?s)^(\w+://)?.*@", r"\1", server) for server in ([servers] if isinstance(servers, str) else servers))
 
 
+def _servers_of(given: str | list[str] | None) -> str | list[str]:
+    """The servers to connect to; None: those of NATS_URL, separated by commas, as pq and pqd read it."""
+    if given is not None:
+        return given
+    listed = os.environ.get("NATS_URL") or _HERE
+    servers = [server.strip() for server in listed.split(",") if server.strip()]
+    if not servers:
+        raise ValueError(f"NATS_URL is {shown(listed)}: expected addresses such as {_HERE}")
+    return servers if len(servers) > 1 else servers[0]
+
+
 class connect:
     """Connects to NATS: client = await connect(…), or async with connect(…) as client, which closes it. The
     arguments are those of Client, and the others those of nats.connect.
+
+    servers: an address or several; if not given those of the variable NATS_URL, separated by commas, and otherwise the
+    server on this machine.
 
     connect_timeout: how long to try to connect for the first time; None: for ever. It fails with an
     UnavailableError, or at once with a ForbiddenError if the server refuses the user. A connection that is lost
@@ -192,7 +208,7 @@ class connect:
 
     def __init__(
         self,
-        servers: str | list[str] = "nats://127.0.0.1:4222",
+        servers: str | list[str] | None = None,
         *,
         prefix: str = "pq",
         bridge_prefix: str | None = None,
@@ -207,7 +223,7 @@ class connect:
     ) -> None:
         given: dict[str, Any] = {**options}
         check_options(given)
-        self._servers = servers
+        self._servers = _servers_of(servers)
         self._options = {"max_reconnect_attempts": -1, "error_cb": _log, **given}
         self._within = None if connect_timeout is None else seconds(connect_timeout, "connect_timeout")
         self._ours: dict[str, Any] = {

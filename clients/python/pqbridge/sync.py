@@ -458,8 +458,8 @@ class Client:
         self.close()
 
 
-def connect(servers: str | list[str] = "nats://127.0.0.1:4222", **options: Unpack[ConnectOptions]) -> Client:
-    """Connects to NATS. The options are those of pqbridge.connect. with connect(…) as client closes it."""
+def connect(servers: str | list[str] | None = None, **options: Unpack[ConnectOptions]) -> Client:
+    """Connects to NATS. The arguments are those of pqbridge.connect. with connect(…) as client closes it."""
 
     async def start() -> _client.Client:
         return await _client.connect(servers, **options)

@@ -30,7 +30,7 @@ class Broker(AsyncBroker):
     A worker leases a task and extends the lease until taskiq acknowledges it; lease: for how long a worker
     that has died keeps its tasks. Other arguments are those of pqbridge.connect."""
 
-    def __init__(self, servers: str | list[str] = "nats://127.0.0.1:4222", *, queue: str = "taskiq", lease: Duration = DEFAULT_LEASE, **options: Unpack[ConnectOptions]) -> None:
+    def __init__(self, servers: str | list[str] | None = None, *, queue: str = "taskiq", lease: Duration = DEFAULT_LEASE, **options: Unpack[ConnectOptions]) -> None:
         super().__init__()
         self._servers = servers
         self._name = queue

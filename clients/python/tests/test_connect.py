@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
 import unittest
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 from urllib.parse import urlparse
 
 import pqbridge
@@ -15,7 +17,7 @@ from pqbridge import ForbiddenError, PQError, UnavailableError, sync
 from pqbridge.client import _end
 from pqbridge.mailbox import Mailbox
 from test_repeat import Proxy
-from world import PATIENCE, SLOW, URL, TestCase, fresh
+from world import PATIENCE, SLOW, URL, TestCase, fresh, quiet
 
 
 def closed_port() -> str:
@@ -93,7 +95,43 @@ class First(TestCase):
             pqbridge.connect(URL, connect_timeout=0)
 
 
+def variable(value: str | None) -> Any:
+    """NATS_URL with this value, or without one."""
+    others = {name: text for name, text in os.environ.items() if name != "NATS_URL"}
+    return mock.patch.dict(os.environ, others if value is None else {**others, "NATS_URL": value}, clear=True)
+
+
+class Variable(TestCase):
+    """NATS_URL is for programs that give no address, as for pq and pqd."""
+
+    async def test_what_it_says(self) -> None:
+        here = "nats://127.0.0.1:4222"
+        for value, servers in ((None, here), ("", here), ("h", "h"), (" tls://h:1 ", "tls://h:1"), ("a, nats://u:p@b:2,,c", ["a", "nats://u:p@b:2", "c"])):
+            with self.subTest(value), variable(value):
+                self.assertEqual(pqbridge.connect()._servers, servers)
+                self.assertEqual(pqbridge.connect("nats://given")._servers, "nats://given")
+        with variable(", ,"), self.assertRaisesRegex(ValueError, "^NATS_URL is ', ,': expected addresses such as nats://"):
+            pqbridge.connect()
+
+    async def test_a_program_finds_its_server(self) -> None:
+        for value in (URL, f"nats://{closed_port()},{URL}"):
+            with variable(value):
+                async with pqbridge.connect(timeout=PATIENCE, connect_timeout=PATIENCE, error_cb=quiet) as client:
+                    await client.queue(fresh()).push("x")
+
+    async def test_an_error_has_no_login(self) -> None:
+        closed = closed_port()
+        with variable(f"nats://u:SECRET@{closed},nats://SECRET@{closed}"):
+            err = await self.fails(pqbridge.connect(connect_timeout=0.1, error_cb=quiet)._connect(), UnavailableError)
+        self.assertIn(f"at nats://{closed}, nats://{closed}: ", str(err))
+        self.assertNotIn("SECRET", str(err))
+
+
 class Synchronous(unittest.TestCase):
+    def test_the_variable(self) -> None:
+        with variable(URL), sync.connect(timeout=PATIENCE) as client:
+            client.queue(fresh()).push("x")
+
     def test_it_fails(self) -> None:
         with self.assertRaisesRegex(UnavailableError, "no connection to NATS at"):
             sync.connect(closed_port(), connect_timeout=0.1)
