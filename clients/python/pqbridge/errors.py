@@ -57,11 +57,22 @@ class ForbiddenError(PQError):
 
 
 class EmptyError(PQError):
-    """404 of pops and peeks, 408: there is nothing, or nothing arrived in time, or an item has not ended by then. reason says why."""
+    """404 of pops and peeks, 408: there is nothing, or nothing arrived in time. reason says why."""
 
 
 class NotFoundError(PQError):
     """404: there is no such item or no such queue."""
+
+
+class NoResultYetError(PQError):
+    """404 (reason "pending") and 408 of results: the item has not ended, or not within the wait. Of a push_and_wait also 409,
+    429, 503 and 504 behind its push, which are the cause. Nothing is wrong with the job: result asks again."""
+
+    def __init__(self, queue: str, code: int, id: str, reason: str = "") -> None:
+        super().__init__("result", queue, code, f"job {id} goes on: ask again with result", reason)
+        self.args = queue, code, id, reason  # what makes it again, for pickle
+        self.id = id
+        """Of the job."""
 
 
 class ConflictError(PQError):

@@ -27,7 +27,7 @@ from .mailbox import Request
 from .outcome import STOPPED
 from .push import NewItem, PushOptions, push, push_many
 from .pushed import Pushed, pushed
-from .result import Result, result
+from .result import Result, result, result_of_push
 from .schedules import Schedule, ScheduleChange, changed, run_of, schedule_of, times_of
 from .sources import Source, SourceChange, changed_source, resumed, source_of
 from .subjects import check_id, check_name, dead_letter
@@ -87,21 +87,20 @@ class Queue(Place):
         self, payload: Union[str, bytes, bytearray, memoryview, None] = None, *, wait: Duration, **options: Unpack[PushOptions]
     ) -> Result:
         """Adds an item, and returns what became of it. wait: for how long to wait for that, at most; any time, in several
-        requests. It fails with an EmptyError whose code is 408 if the item has not ended by then: after another call with
-        the same msg_id, within the queue's dedup_window, it waits on.
+        requests. It fails with a NoResultYetError if the item has not ended by then, or the answer is lost: result waits on,
+        by the error's id, and so does another call with the same msg_id, within the queue's dedup_window.
 
         The other arguments are those of push. result_ttl is 10 minutes unless given: within that time of the end of the
         item a client that was away gets the result. timeout is of the push, and of the wait on top of its time."""
         lasts, timeout = seconds(wait, "wait"), options.get("timeout")
         options.setdefault("result_ttl", _RESULT_TTL)
         done = await self.push(payload, **options)
-        return await result(self, done.id, lasts, None if timeout is None else seconds(timeout, "timeout") + lasts)
+        return await result_of_push(self, done.id, lasts, None if timeout is None else seconds(timeout, "timeout") + lasts)
 
     async def result(self, id: str, *, wait: Duration = 0, timeout: Duration | None = None) -> Result:
         """What became of an item, by its id. wait: how long to wait for its end; any time, in several requests. It fails with
-        a NotFoundError if the item has not ended (reason "pending"), or if there is neither the item nor a result
-        ("unknown"); with a ConflictError if its push did not ask for a result ("unkept"); and with an EmptyError whose
-        code is 408 if it has not ended after the wait."""
+        a NoResultYetError if the item has not ended, or not after the wait; with a NotFoundError if there is neither the
+        item nor a result (reason "unknown"); and with a ConflictError if its push did not ask for a result ("unkept")."""
         return await result(self, id, wait, timeout)
 
     async def pop(

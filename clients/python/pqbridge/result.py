@@ -9,7 +9,7 @@ from typing import Any, Literal, cast
 
 from .core import Place
 from .duration import Duration, duration_text, time_of
-from .errors import unreadable
+from .errors import TIMEOUT, BusyError, NoResultYetError, PQError, UnavailableError, UnknownResultError, unreadable
 from .mailbox import Request
 from .message import Message
 from .subjects import check_id
@@ -87,4 +87,18 @@ class _Asking(Taking[Result]):
 async def result(queue: Place, id: str, wait: Duration, timeout: Duration | None) -> Result:
     check_id(id)
     selection = Selection(wait=wait, timeout=timeout)
-    return (await _Asking(queue, Result.read, "result", queue.subject(f"result.{id}"), selection).run())[0]
+    try:
+        return (await _Asking(queue, Result.read, "result", queue.subject(f"result.{id}"), selection).run())[0]
+    except PQError as err:
+        if err.code == TIMEOUT or err.reason == "pending":
+            raise NoResultYetError(queue.name, err.code, id, err.reason) from None
+        raise
+
+
+async def result_of_push(queue: Place, id: str, wait: float, timeout: float | None) -> Result:
+    """The result of an item that the caller has pushed. Where the answer is missing, an error that says that nothing was
+    done would have the caller push it again."""
+    try:
+        return await result(queue, id, wait, timeout)
+    except (BusyError, UnavailableError, UnknownResultError) as err:
+        raise NoResultYetError(queue.name, err.code, id, err.reason) from err

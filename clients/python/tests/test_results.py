@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 import unittest
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -10,7 +11,24 @@ from unittest import mock
 
 import nats.errors
 
-from pqbridge import BadRequestError, BusyError, ConflictError, EmptyError, Import, Item, NewItem, NotFoundError, Result, SettledError, TooLargeError, sync
+from pqbridge import (
+    BadRequestError,
+    BusyError,
+    ConflictError,
+    ForbiddenError,
+    Import,
+    Item,
+    NewItem,
+    NoResultYetError,
+    NotFoundError,
+    PQError,
+    Result,
+    SettledError,
+    TooLargeError,
+    UnavailableError,
+    UnknownResultError,
+    sync,
+)
 from test_repeat import Proxy
 from test_together import Together
 from world import PATIENCE, SLOW, URL, Answer, TestCase, failure, fresh, quiet
@@ -22,6 +40,7 @@ def waits(m: Any) -> str:
 
 
 AT = "2030-01-02T03:04:05.000006Z"
+PUSHED = Answer(body='{"seq": 1, "id": "i", "priority": 0}')
 DONE = Answer({"PQ-Outcome": "done", "PQ-Finished-At": AT, "PQ-Deliveries": "1"}, "12 boards")
 
 
@@ -60,9 +79,10 @@ class Results(TestCase):
         q, two = self.queue(), self.queue()
         await q.configure({"hand_over": two.name})
         pushed = await q.push("x", result_ttl="1h")
-        err = await self.fails(q.result(pushed.id), NotFoundError, 404, "pending")
-        self.assertEqual((err.op, err.queue), ("result", q.name))
-        await self.fails(q.result(pushed.id, wait=0.01), EmptyError, 408)
+        err = await self.fails(q.result(pushed.id), NoResultYetError, 404, "pending")
+        self.assertEqual((err.op, err.queue, err.id, err.__cause__), ("result", q.name, pushed.id, None))
+        err = await self.fails(q.result(pushed.id, wait=0.01), NoResultYetError, 408)
+        self.assertEqual((err.id, str(err)), (pushed.id, f"result {q.name}: job {pushed.id} goes on: ask again with result (408)"))
         item = await q.pop(lease="1m")
         await item.ack(result='{"boards": 12}')
         await self.fails(item.ack(result="again"), SettledError)
@@ -102,8 +122,9 @@ class Results(TestCase):
 
     async def test_another_call_with_the_id_waits_on(self) -> None:
         q = self.queue()
-        await self.fails(q.push_and_wait("x", wait=0.01, msg_id="m"), EmptyError, 408)
+        err = await self.fails(q.push_and_wait("x", wait=0.01, msg_id="m"), NoResultYetError, 408)
         await (await q.pop(lease="1m")).ack(result="done")
+        self.assertEqual((await q.result(err.id)).text, "done")
         self.assertEqual((await q.push_and_wait("x", wait=PATIENCE, msg_id="m")).text, "done")
 
     async def test_wrong_arguments(self) -> None:
@@ -124,7 +145,7 @@ class Results(TestCase):
         self.assertEqual((err.text, str(err)), (text, r"result jobs: \x1b]0;title\x07 \u202e zu spät (404)"))
 
     async def test_what_it_asks_for(self) -> None:
-        f = await self.fake(lambda verb, n, m: Answer(body='{"seq": 1, "id": "i", "priority": 0}') if verb.startswith("jobs.push") else DONE)
+        f = await self.fake(lambda verb, n, m: PUSHED if verb.startswith("jobs.push") else DONE)
         q = f.client.queue("jobs")
         found = await q.push_and_wait(json=[1], wait=5, key="k")
         self.assertEqual(found, Result("done", b"12 boards", False, datetime(2030, 1, 2, 3, 4, 5, 6, timezone.utc), 1, "", "", "", ""))
@@ -168,8 +189,8 @@ class Waits(TestCase):
 
     async def test_they_end(self) -> None:
         f = await self.fake(lambda verb, n, m: failure(408))
-        err = await self.fails(f.client.queue("jobs").result("i", wait=0.1), EmptyError, 408)
-        self.assertEqual(err.op, "result")
+        err = await self.fails(f.client.queue("jobs").result("i", wait=0.1), NoResultYetError, 408)
+        self.assertEqual((err.op, err.id), ("result", "i"))
 
     async def test_a_lost_connection(self) -> None:
         proxy = await Proxy.start(self)
@@ -191,6 +212,58 @@ class Waits(TestCase):
         await asyncio.wait({asked})
         await f.client.connection.flush()
         await self.fails(f.bridge.request(f.requests[0][1].reply, timeout=PATIENCE), nats.errors.NoRespondersError)
+
+
+class BehindAPush(TestCase):
+    """What push_and_wait says when its push has taken effect, and the answer is missing."""
+
+    async def error(self, answer: Answer | None, kind: type[BaseException], **options: Any) -> Any:
+        f = await self.fake(lambda verb, n, m: PUSHED if "push" in verb else answer, **options)
+        return await self.fails(f.client.queue("jobs").push_and_wait("x", wait=0.01), kind)
+
+    async def test_the_job_goes_on(self) -> None:
+        for code, reason, cause in ((503, "", UnavailableError), (409, "", BusyError), (429, "busy", BusyError), (504, "", UnknownResultError)):
+            with self.subTest(code):
+                err = await self.error(failure(code, reason), NoResultYetError, retry_for=0.001)
+                self.assertEqual((err.id, err.queue, err.code, err.reason, type(err.__cause__)), ("i", "jobs", code, reason, cause))
+                self.assertEqual(str(err), f"result jobs: job i goes on: ask again with result ({code})")
+        err = await self.error(None, NoResultYetError, timeout=SLOW)
+        self.assertEqual((err.id, err.code, type(err.__cause__)), ("i", 504, UnknownResultError))
+
+    async def test_other_errors_are_their_own(self) -> None:
+        await self.error(failure(403), ForbiddenError)
+        await self.error(failure(404, "unknown"), NotFoundError)
+        await self.error(failure(409, "unkept"), ConflictError)
+
+    async def test_a_connection_that_ends(self) -> None:
+        f = await self.fake(lambda verb, n, m: PUSHED if "push" in verb else None)
+        asked = asyncio.create_task(f.client.queue("jobs").push_and_wait("x", wait="1h"))
+        await self.until("it waits", lambda: len(f.requests) == 2)
+        await f.client.connection.close()
+        err = await self.fails(asked, NoResultYetError, 504)
+        self.assertEqual((err.id, type(err.__cause__)), ("i", UnknownResultError))
+
+    async def test_a_push_that_fails(self) -> None:
+        for answer, kind, code in ((failure(503), UnavailableError, 503), (failure(429, "full"), BusyError, 429), (None, UnknownResultError, 504)):
+            f = await self.fake(lambda verb, n, m: answer, retry_for=0.001, timeout=SLOW)
+            err = await self.fails(f.client.queue("jobs").push_and_wait("x", wait=1), kind, code, "full" if code == 429 else "")
+            self.assertEqual((err.op, [verb for verb in f.verbs if "result" in verb]), ("push", []))
+
+    async def test_a_cancellation(self) -> None:
+        f = await self.fake(lambda verb, n, m: PUSHED if "push" in verb else None)
+        asked = asyncio.create_task(f.client.queue("jobs").push_and_wait("x", wait="1h"))
+        await self.until("it waits", lambda: len(f.requests) == 2)
+        asked.cancel()
+        await self.fails(asked, asyncio.CancelledError)
+
+    async def test_who_only_asks_hears_why(self) -> None:
+        for answer, kind, code in ((failure(503), UnavailableError, 503), (None, UnknownResultError, 504)):
+            f = await self.fake(lambda verb, n, m: answer, retry_for=0.001, timeout=SLOW)
+            await self.fails(f.client.queue("jobs").result("i", wait=0.01), kind, code)
+
+    async def test_other_processes_get_it(self) -> None:
+        err = pickle.loads(pickle.dumps(NoResultYetError("jobs", 404, "i", "pending")))
+        self.assertEqual((err.id, err.queue, err.code, err.reason, isinstance(err, PQError)), ("i", "jobs", 404, "pending", True))
 
 
 class Settlements(Together):
@@ -239,3 +312,7 @@ class Synchronous(unittest.TestCase):
             with q.consume(lambda item: item.ack(result=item.text + " is done")):
                 self.assertEqual(q.result(pushed.id, wait=PATIENCE).text, "a is done")
                 self.assertEqual(q.push_and_wait("b", wait=PATIENCE).text, "b is done")
+            with self.assertRaises(NoResultYetError) as found:
+                q.push_and_wait("c", wait=0.01)
+            q.pop(lease="1m").ack(result="c is done")
+            self.assertEqual(q.result(found.exception.id).text, "c is done")
