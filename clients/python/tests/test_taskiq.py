@@ -6,6 +6,7 @@ import asyncio
 
 from taskiq import SimpleRetryMiddleware
 from taskiq.api import run_receiver_task
+from taskiq.brokers.inmemory_broker import InmemoryResultBackend
 
 from pqbridge.taskiq import Broker
 from world import PATIENCE, SLOW, URL, TestCase, fresh
@@ -102,6 +103,21 @@ class Taskiq(TestCase):
         self.work(self.broker)
         await self.until("it is done", self.empty)
         self.assertEqual(self.started, ["twice"] * 2)
+
+    async def test_results_are_those_of_another_backend(self) -> None:
+        """The queue keeps none, so who asks for one without a backend gets None at once."""
+
+        @self.broker.task(task_name="add")
+        async def add(a: int, b: int) -> int:
+            return a + b
+
+        with self.assertWarnsRegex(UserWarning, "^No result backend configured"):
+            self.assertIsNone((await (await add.kiq(2, 3)).wait_result(timeout=PATIENCE)).return_value)
+        self.broker.with_result_backend(InmemoryResultBackend())
+        asked = await add.kiq(2, 3)
+        self.work(self.broker)
+        self.assertEqual((await asked.wait_result(timeout=PATIENCE)).return_value, 5)
+        await self.until("both are done", self.empty)
 
     async def test_without_a_connection(self) -> None:
         broker = Broker(URL)
