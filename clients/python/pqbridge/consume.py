@@ -13,7 +13,7 @@ from .duration import Duration, seconds
 from .errors import LeaseLostError, PQError, SettledError
 from .hold import Ahead, Keeper
 from .item import Item
-from .outcome import outcome
+from .outcome import kept, outcome
 from .signals import on_stop
 from .supply import Supply
 from .values import count
@@ -197,6 +197,8 @@ class Consumer:
         # A late acknowledgement still takes effect if no other consumer has got the item.
         if item.settled or (err is not None and lost):
             return None
+        if err is None:
+            return kept(item, task.result(), self._report)
         return outcome(item, err, self._delay, self._cutting)[0]
 
     async def _settle(

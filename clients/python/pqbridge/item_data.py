@@ -159,6 +159,9 @@ class ItemData:
         """How long the lease was asked for, in seconds; 0: the queue decides."""
         self.backoff = 0.0
         """How long a leased item stays away if a plain nak gives it back now, in seconds; 0: the queue has no backoff."""
+        self.result_ttl = 0.0
+        """For how long the queue keeps what becomes of the item, in seconds; 0: its push did not ask for that, so a result
+        would be dropped."""
         self.schedule = ""
         """The schedule that has pushed the item, "" if none has."""
         self.scheduled_at: datetime | None = None
@@ -183,8 +186,6 @@ class ItemData:
         """Why the item is not handed out; of get with explain."""
         self.unique = ""
         self.unique_until = ""
-        self.result_ttl = 0.0
-        """For how long the queue keeps what becomes of the item, in seconds; 0: not at all."""
         self.holder = ""
         """What the holder of the item's lease calls itself, "" if that is not known."""
         self.attempts = 0

@@ -1,4 +1,4 @@
-"""What becomes of an item, by what the work on it raised."""
+"""What becomes of an item, by what the work on it raised or returned."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable
 from traceback import walk_tb
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from .duration import Duration, seconds
+from .errors import TooLargeError
 from .retry import backoff
+from .values import returned_of
 
 
 class RetryAfter(Exception):
@@ -48,8 +50,9 @@ class Settles(Protocol):
     deliveries: int
     interruptions: int
     returns: int
+    result_ttl: float
 
-    async def ack(self, *, timeout: Duration | None = None) -> None: ...
+    async def ack(self, *, result: bytes | None = None, timeout: Duration | None = None) -> None: ...
     async def nak(self, delay: Duration | None = None, *, reason: str = "", timeout: Duration | None = None) -> None: ...
     async def give_back(self, reason: str = "", *, timeout: Duration | None = None) -> None: ...
     async def term(self, reason: str = "", *, timeout: Duration | None = None) -> None: ...
@@ -70,6 +73,35 @@ def outcome(item: Settles, err: BaseException | None, delay: Callable[[int], Dur
         return lambda: item.nak(reason=_told(err)), False  # as the queue says
     failures = item.deliveries - item.interruptions - item.returns  # this one included
     return lambda: item.nak((delay or default_backoff)(failures), reason=_told(err)), False
+
+
+S = TypeVar("S", bound=Settles)
+Report = Callable[[BaseException, S], object]
+
+
+def kept(item: S, value: object, report: Report[S]) -> Callable[[], Awaitable[None]]:
+    """How to settle an item whose work is done: with what it returned as the result. Where there is none, or nobody has
+    asked for it, nothing is sent of it."""
+    if value is None or not item.result_ttl:
+        return item.ack
+    return lambda: _keep(item, value, report)
+
+
+async def _keep(item: S, value: object, report: Report[S]) -> None:
+    """A value that cannot be kept makes the item a dead letter: the work is done, and whoever does it again has no
+    other value."""
+    try:
+        result = returned_of(value)
+    except Exception as err:  # of whatever kind the value raises
+        wrong = ValueError(f"the returned value cannot be kept: {err}")
+        wrong.__cause__ = err
+        report(wrong, item)
+        return await item.term(str(wrong))
+    try:
+        await item.ack(result=result)
+    except TooLargeError as err:  # the lease goes on
+        report(err, item)
+        await item.term(f"the returned value is too large: {err.text}")
 
 
 def _told(err: BaseException) -> str:

@@ -242,6 +242,10 @@ class Queue(Place):
         the item is acknowledged. When it raises, the item is given back and delivered again later; see
         RetryAfter and GiveUp. It may also settle the item itself.
 
+        What the handler returns is the result of the item, if its push asked for one, it is not None, and the handler has
+        not settled the item: bytes and texts as they are, other values as JSON. A value that cannot be written, or is too
+        large, makes the item a dead letter, because its work is done; on_error hears of it.
+
         lease: how long an item stays with a program that has died. It is extended while the handler runs. If
         it is lost all the same, the handler is cancelled. A handler that keeps the loop busy for longer than
         the lease keeps the client from extending it.

@@ -348,7 +348,8 @@ class Queue:
         on_error: OnError = log_error,
     ) -> Consumer:
         """Leases items and calls the handler on each, in concurrency threads. pqbridge.Queue.consume says what
-        becomes of the items. A lease is extended while the handler runs; item.lost is set when it is lost."""
+        becomes of the items, and of what the handler returns. A lease is extended while the handler runs; item.lost is set
+        when it is lost."""
         if not callable(handler):
             raise TypeError(f"the handler is {shown(handler)}: expected a function of an item")
         if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(handler, "__call__", None)):
@@ -356,15 +357,15 @@ class Queue:
         count(concurrency, "concurrency", 10_000)
         pool = ThreadPoolExecutor(concurrency, thread_name_prefix=f"pqbridge-{self.name}")
 
-        async def work(real: _item.Item) -> None:
+        async def work(real: _item.Item) -> object:
             item = Item(real)
             done = asyncio.get_running_loop().run_in_executor(pool, handler, item)
             try:
-                await asyncio.shield(done)
+                return await asyncio.shield(done)
             except asyncio.CancelledError:  # a thread cannot be cancelled
                 item.lost.set()
                 await asyncio.wait({done})
-                done.result()
+                return done.result()
 
         async def start() -> _Consumer:
             return self._real.consume(

@@ -91,6 +91,12 @@ def payload_or_json(payload: object, value: Any) -> Any:
     return json.dumps(value)
 
 
+def returned_of(value: object) -> bytes:
+    """What a handler has returned, as the result of its item: bytes and texts as they are, other values as a push writes
+    them as JSON."""
+    return payload_of(value if isinstance(value, (str, bytes, bytearray, memoryview)) else json.dumps(value))
+
+
 def headers_of(headers: Mapping[str, str | Sequence[str]]) -> list[tuple[str, str]]:
     if not isinstance(headers, Mapping):
         raise TypeError(f"headers is {shown(headers)}: expected a mapping such as {{'Season': 'autumn'}}")
