@@ -1,12 +1,14 @@
 package explain_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/fdbpq/link"
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
@@ -41,6 +43,19 @@ func (w *world) fail(times int, delay time.Duration, ids ...fdbpq.ID) {
 			w.recent.Failures++
 		}
 	}
+}
+
+// first is the item that comes first.
+func (w *world) first() (id fdbpq.ID) {
+	w.Helper()
+	w.update(func(tx kv.Tx, q fdbpq.Queue) error {
+		peeked, err := q.Peek(tx, fdbpq.Selection{Limit: 1})
+		if err == nil {
+			id = peeked.Items[0].ID
+		}
+		return err
+	})
+	return id
 }
 
 func (w *world) pushLater(priority int64) {
@@ -107,10 +122,6 @@ func TestFailing(t *testing.T) {
 			w.fail(2, time.Minute, w.push(1))
 		}, "delayed", 0, ""},
 		"all wait for their time": {func(w *world) { w.pushLater(1); w.pushLater(2) }, "delayed", 0, ""},
-		"it is paused": {func(w *world) {
-			w.fail(2, time.Minute, w.push(1))
-			w.update(func(tx kv.Tx, q fdbpq.Queue) error { return q.Pause(tx) })
-		}, "paused", 0, ""},
 		"nobody asks for others": {func(w *world) { w.fail(2, time.Minute, w.push(1)); w.push(2) }, "no_workers", 0, ""},
 		"leases ran out": {func(w *world) {
 			lease := w.lease(w.push(1), "vm-7")
@@ -132,6 +143,73 @@ func TestFailing(t *testing.T) {
 			}
 			if c.items > 0 && (got.Reason != "smtp 550" || got.Holder != "vm-7" || got.Item == "" || got.MaxDeliveries != 16) {
 				t.Errorf("the queue says %+v, expected the last failure", got)
+			}
+		})
+	}
+}
+
+// Where something else keeps the items it is the cause, however many of the last attempts failed.
+func TestFailuresAreNotWhy(t *testing.T) {
+	t.Parallel()
+	config := func(w *world, object string) {
+		w.update(func(tx kv.Tx, q fdbpq.Queue) error {
+			_, err := q.Configure(tx, []byte(object))
+			return err
+		})
+	}
+	for cause, of := range map[protocol.Cause]func(w *world){
+		"empty": func(w *world) {
+			config(w, `{"max_deliveries":8}`)
+			w.fail(8, 0, w.push(1), w.push(2))
+		},
+		"paused": func(w *world) {
+			w.fail(8, 0, w.push(1), w.push(2))
+			w.update(func(tx kv.Tx, q fdbpq.Queue) error { return q.Pause(tx) })
+		},
+		"rate": func(w *world) {
+			first, second := w.push(1), w.push(2)
+			w.fail(7, 0, first, second)
+			config(w, `{"rate":"2/1h"}`)
+			w.fail(1, 0, first, second)
+		},
+		"blocked": func(w *world) {
+			w.update(func(tx kv.Tx, q fdbpq.Queue) error {
+				_, err := q.Push(tx, fdbpq.NewItem{Key: "acme"}, fdbpq.NewItem{Key: "acme", Priority: 1, HasPriority: true})
+				return err
+			})
+			config(w, `{"max_deliveries":100}`)
+			w.fail(16, 0, w.first())
+			config(w, `{"key_order":true}`)
+			w.update(func(tx kv.Tx, q fdbpq.Queue) error {
+				_, err := q.Lease(tx, fdbpq.Selection{Limit: 1}, time.Hour)
+				return err
+			})
+		},
+		"held": func(w *world) {
+			w.fail(8, 0, w.push(1), w.push(2))
+			w.update(func(tx kv.Tx, q fdbpq.Queue) error {
+				links, band := link.New(w.Store), all
+				if _, err := links.Set(tx, q, "hub", []byte(`{"to":"there"}`)); err != nil {
+					return err
+				}
+				given, err := links.Give(tx, q, "hub", link.Ask{Taker: "there", Batch: "begin", Items: fdbpq.Selection{Limit: 2, MaxBytes: 1000, Band: &band}})
+				if err == nil && len(given.Items) != 2 {
+					err = fmt.Errorf("the link gives %d items", len(given.Items))
+				}
+				return err
+			})
+		},
+	} {
+		t.Run(string(cause), func(t *testing.T) {
+			t.Parallel()
+			w := begin(t, 0)
+			of(w)
+			if w.recent.Failures != 16 {
+				t.Fatalf("%d attempts failed, expected 16", w.recent.Failures)
+			}
+			w.waiting = []fdbpq.Band{all}
+			if got := w.says("q", nil); got.Cause != cause || got.Failing != 0 {
+				t.Errorf("the queue says %+v, expected %s", got, cause)
 			}
 		})
 	}
