@@ -237,7 +237,7 @@ func (w *world) selection(rng *rand.Rand, repeatable bool) selection {
 
 func (w *world) settling(rng *rand.Rand) operation {
 	l := w.recentLease(rng)
-	switch rng.IntN(14) {
+	switch rng.IntN(16) {
 	case 12, 13:
 		return settleOf(l, settleAckWith, 0, resultBody(rng))
 	case 10:
@@ -247,11 +247,13 @@ func (w *world) settling(rng *rand.Rand) operation {
 	case 0, 1:
 		return settleOf(l, settleAck, 0, "")
 	case 2:
-		return settleOf(l, settleNack, 0, "")
+		return settleOf(l, settleNack, 0, pick(rng, "", "no paper"))
+	case 14, 15:
+		return settleOf(w.leases[len(w.leases)-1-rng.IntN(min(len(w.leases), 3))], settleNackPlain, 0, pick(rng, "no paper", "no ink")) // mostly in time
 	case 3:
 		return settleOf(l, settleNackPlain, 0, pick(rng, "", "try again\tlater"))
 	case 4, 5:
-		return settleOf(l, settleNack, pick(rng, 1, time.Second, 40*time.Second), "")
+		return settleOf(l, settleNack, pick(rng, 1, time.Second, 40*time.Second), pick(rng, "", "no ink"))
 	case 6:
 		return settleOf(l, settleReturn, 0, "")
 	case 7:
@@ -271,7 +273,10 @@ func (w *world) configuring(rng *rand.Rand) operation {
 	set := func(field string, value any, change func(*fdbpq.Config)) operation {
 		return configureOf(queue, map[string]any{field: value}, change, true)
 	}
-	dice := rng.IntN(29)
+	dice := rng.IntN(36)
+	if dice >= 29 {
+		dice = 2 // items seldom fail sixteen times
+	}
 	if w.narrow && (dice == 6 || dice == 8 || dice == 18 || dice == 26) {
 		dice = 4 // limits are not exact where operations overlap
 	}
@@ -283,7 +288,7 @@ func (w *world) configuring(rng *rand.Rand) operation {
 		d := pick(rng, 0, 0, 20*time.Second, time.Hour)
 		return set("ttl", duration(d), func(c *fdbpq.Config) { c.TTL = fdbpq.Duration(d) })
 	case 2:
-		n := pick(rng, 0, 1, 2, 3, 16)
+		n := pick(rng, 0, 1, 1, 1, 2, 3, 16)
 		return set("max_deliveries", n, func(c *fdbpq.Config) { c.MaxDeliveries = int64(n) })
 	case 3:
 		name := pick(rng, "", "grave", "a", "b-dead")

@@ -97,6 +97,20 @@ func TestModelKnowsTheRules(t *testing.T) {
 		"what failed too often without a word has the cause of its death": {
 			oneDelivery, push(pushItem{payload: "x"}), take(justOne(fdbpq.Min, ""), time.Hour), failed(""), byCause("max_deliveries"),
 		},
+		"a result says of what its item failed too often": {
+			oneDelivery, ask, take(justOne(fdbpq.Min, ""), time.Hour), failed("no paper"), show, inspectA, resultsIn("a"),
+		},
+		"a result has no cause where none was given, or where it is the reason": {
+			oneDelivery, ask, take(justOne(fdbpq.Min, ""), time.Hour), failed(""), show, ask, take(justOne(fdbpq.Min, ""), time.Hour), terminate, show, inspectA,
+		},
+		"a result has the cause of the last attempt that failed, and not of the one before": {
+			configure("a", map[string]any{"max_deliveries": 2}, func(c *fdbpq.Config) { c.MaxDeliveries = 2 }),
+			ask, take(justOne(fdbpq.Min, ""), time.Hour), failed("no paper"), take(justOne(fdbpq.Min, ""), time.Hour), failed("no ink"), show, inspectA,
+		},
+		"the cause of a death takes room of the results": {
+			resultBytes(2*320 + 8), oneDelivery, ask, take(justOne(fdbpq.Min, ""), time.Hour), failed("no paper"),
+			ask, inspectA, take(justOne(fdbpq.Min, ""), time.Hour), ackWith("4"), show, resultsIn("a"),
+		},
 		"what was given up has the cause of its death, whatever attempts come later": {
 			push(pushItem{payload: "x"}), take(justOne(fdbpq.Min, ""), time.Hour), terminate, takeDead, failed("no paper"), byCause("no paper"), byCause("over"),
 		},

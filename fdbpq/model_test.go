@@ -374,7 +374,7 @@ func (q *modelQueue) remove(number int) {
 func (q *modelQueue) counts() fdbpq.Counts {
 	n := fdbpq.Counts{Remembered: int64(len(q.pushes) + len(q.pops)), Results: int64(len(q.results))}
 	for _, r := range q.results {
-		n.ResultBytes += resultCosts + int64(len(r.body))
+		n.ResultBytes += resultCosts + int64(len(r.body)+len(r.cause))
 	}
 	for i := range q.items {
 		item := &q.items[i]
