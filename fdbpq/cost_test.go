@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -12,11 +13,13 @@ import (
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
+	"github.com/pqbridge/pqbridge/internal/testkit/nightly"
 )
 
 // cost is what one run of a transaction asks of the store.
 type cost struct {
 	reads  int // rows and ranges that are asked for
+	rows   int // of these ranges
 	writes int // rows that are set, added to or cleared
 	bytes  int // of their keys and values
 }
@@ -33,6 +36,13 @@ func (c *priced) Update(ctx context.Context, fn func(kv.Tx) error) error {
 	return c.DB.Update(ctx, func(tx kv.Tx) error {
 		c.last = cost{}
 		return fn(&pricedTx{tx, pricedReader{tx, &c.last}, &c.last})
+	})
+}
+
+func (c *priced) View(ctx context.Context, fn func(kv.Reader) error) error {
+	return c.DB.View(ctx, func(r kv.Reader) error {
+		c.last = cost{}
+		return fn(pricedReader{r, &c.last})
 	})
 }
 
@@ -53,7 +63,9 @@ func (r pricedReader) GetAll(keys [][]byte) ([][]byte, error) {
 
 func (r pricedReader) Range(begin, end []byte, opts kv.RangeOptions) ([]kv.Pair, error) {
 	r.cost.reads++
-	return r.Reader.Range(begin, end, opts)
+	rows, err := r.Reader.Range(begin, end, opts)
+	r.cost.rows += len(rows)
+	return rows, err
 }
 
 // pricedTx counts writes as often as they are asked for, for engines need not join them.
@@ -229,6 +241,81 @@ func costOf(t *testing.T, engine engine, do, config string, item fdbpq.NewItem, 
 		})
 	}
 	return db.last
+}
+
+// What explains a queue reads a bounded number of rows, however many items there are: as many of 1,000 delayed ones as of 20,000,
+// and at night of a million.
+func TestCostsOfAnExplanation(t *testing.T) {
+	t.Parallel()
+	many := 20_000
+	if nightly.Runs() {
+		many = 1_000_000
+	}
+	for _, engine := range tested(t) {
+		t.Run(engine.name, func(t *testing.T) {
+			few, most := costOfExplaining(t, engine, 1000), costOfExplaining(t, engine, many)
+			if few != most || most[0].rows > 200 || most[1].rows > 500 {
+				t.Errorf("of 1,000 delayed items %+v, of %d %+v: expected the same, and at most 200 and 500 rows", few, many, most)
+			}
+			t.Logf("%+v", most)
+		})
+	}
+}
+
+// costOfExplaining is what the explanation of a queue reads whose items are delayed, and what it reads when others are ready and
+// leased. Some have failed, before and behind so many delayed ones.
+func costOfExplaining(t *testing.T, engine engine, delayed int) [2]cost {
+	t.Helper()
+	base, err := engine.place(t)()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer base.Close()
+	db := &priced{DB: base}
+	f := newFixture(t, db)
+	fail := func(priority int64, delay time.Duration) {
+		f.push("jobs", fdbpq.NewItem{Priority: priority, HasPriority: true})
+		lease := *f.lease("jobs", fdbpq.Min, 1, time.Hour).Items[0].Lease
+		if err := f.nack(lease, delay); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 20 {
+		fail(0, time.Hour)
+		fail(2, time.Hour)
+	}
+	later := slices.Repeat([]fdbpq.NewItem{{Priority: 1, HasPriority: true, Delay: time.Hour}}, fdbpq.MaxBatch)
+	for left := delayed; left > 0; left -= len(later) {
+		f.push("jobs", later[:min(left, len(later))]...)
+	}
+	look := func(leased, ready int64) cost {
+		f.view(func(r kv.Reader) error {
+			q := f.Queue("jobs")
+			i, err := q.Inspect(r)
+			if err != nil || i.Leased != leased || i.Ready != ready {
+				return fmt.Errorf("inspected: %+v, %w", i, err)
+			}
+			oldest, err := q.OldestLease(r, 256)
+			if err != nil {
+				return err
+			}
+			if _, err := i.Explain(oldest, fdbpq.Held{}); err != nil {
+				return err
+			}
+			found, err := fdbpq.FailingOf(i)
+			if err == nil && found.Items != 16 {
+				err = fmt.Errorf("%d items have failed, expected the first 16", found.Items)
+			}
+			return err
+		})
+		return db.last
+	}
+	waiting := look(0, 0)
+	for range 20 {
+		f.push("jobs", slices.Repeat([]fdbpq.NewItem{{}}, 50)...)
+	}
+	f.lease("jobs", fdbpq.Min, 500, time.Hour)
+	return [2]cost{waiting, look(500, 500)}
 }
 
 // Pushes of one Work cost what one push of all items costs, whether a limit depends on the counters or not.
