@@ -147,7 +147,7 @@ export type Outcome = "done" | "dead" | "handed_over" | "expired" | "removed" | 
 /** What became of an item whose push asked for that, by its `resultTtl`. */
 export interface Result {
   readonly outcome: Outcome;
-  /** What its holder said with the acknowledgement; empty: nothing. */
+  /** What its handler has returned, or its holder said with the acknowledgement; empty: nothing. */
   readonly body: Uint8Array;
   /** The holder said something, and the queue had no room for it. */
   readonly dropped: boolean;
@@ -352,7 +352,7 @@ export interface Item {
   readonly unique: string;
   /** Set by `get` only. */
   readonly uniqueUntil: string;
-  /** Set by `get` only: for how long the queue keeps what becomes of the item, in milliseconds; 0: not at all. */
+  /** For how long the queue keeps what becomes of the item, in milliseconds; 0: not at all, since its push did not ask for that. */
   readonly resultTtl: number;
   /** Set by `get` only: what the holder of the item's lease calls itself, `""` if that is not known. */
   readonly holder: string;
@@ -1036,9 +1036,13 @@ export interface Queue {
   peek(options?: PeekOptions): Promise<Item>;
   peekMany(n: number, options?: PeekManyOptions): Promise<Item[]>;
   /**
-   * Leases items and calls the handler on each. When the handler is done, the item is acknowledged.
+   * Leases items and calls the handler on each. When the handler is done, the item is acknowledged, with what the
+   * handler returned if its push asked for that: see {@link Handler}.
    * When it throws, that is a failure of the item, which is delivered again later; see {@link RetryAfter} and
-   * {@link GiveUp}. It may also settle the item itself.
+   * {@link GiveUp}. It may also settle the item itself; then it does not matter what it returns.
+   *
+   * A returned value that JSON does not have, or that is too large, makes the item a dead letter that says so, and `onError` gets a
+   * {@link GiveUp} with the cause: the work is done, and another attempt would only repeat it.
    *
    * The lease is extended while the handler runs. If it is lost all the same, the handler's signal
    * aborts. A handler that keeps the thread busy for longer than the lease keeps the client from

@@ -2,12 +2,13 @@
 import { Absence } from "./absence.js";
 import { pause } from "./bell.js";
 import { duration, shown } from "./duration.js";
-import { code, EmptyError, errorOf, LeaseLostError, PQError } from "./errors.js";
+import { code, EmptyError, errorOf, LeaseLostError, PQError, TooLargeError } from "./errors.js";
 import { holderOf, ownName } from "./holder.js";
 import { whenIdle } from "./idle.js";
 import { count } from "./integer.js";
 import { Item } from "./item.js";
 import { abortSignal, checked, flag, word } from "./options.js";
+import { returned } from "./push.js";
 import { backoff } from "./retry.js";
 import { taking } from "./take.js";
 
@@ -220,15 +221,17 @@ export class Consumer {
     let failed = false;
     /** @type {unknown} */
     let err;
+    /** @type {unknown} */
+    let value;
     try {
-      await this.handler(item, held.signal);
+      value = await this.handler(item, held.signal);
     } catch (thrown) {
       [failed, err] = [true, thrown];
     }
     held.stop();
     if (failed) this.#report(err, item);
     // A late acknowledgement still takes effect if no other consumer has got the item.
-    return item.settled || (failed && lost()) ? undefined : () => this.#end(item, failed, err);
+    return item.settled || (failed && lost()) ? undefined : () => (failed ? this.#fail(item, err) : this.#done(item, value));
   }
 
   /**
@@ -244,13 +247,45 @@ export class Consumer {
   }
 
   /**
-   * Settles an item by its handler's result.
+   * Settles an item whose handler has ended without an error.
    * @param {import("./item.js").Item} item
-   * @param {boolean} failed
+   * @param {unknown} value that it has returned
+   */
+  async #done(item, value) {
+    if (value === undefined || item.resultTtl === 0) return item.ack(); // nobody asks
+    /** @type {Uint8Array} */
+    let result;
+    try {
+      result = returned(value);
+    } catch (err) {
+      return this.#unkept(item, `cannot be kept: ${err instanceof Error ? err.message : String(err)}`, err);
+    }
+    try {
+      await item.ack({ result });
+    } catch (err) {
+      if (!(err instanceof TooLargeError)) throw err;
+      return this.#unkept(item, `is too large: ${err.text}`, err);
+    }
+  }
+
+  /**
+   * Ends an item whose work is done: another attempt would do it again, and return the same.
+   * @param {import("./item.js").Item} item
+   * @param {string} why
+   * @param {unknown} cause
+   */
+  async #unkept(item, why, cause) {
+    const err = new GiveUp(`the returned value ${why}`, cause);
+    this.#report(err, item);
+    return item.term(err.message);
+  }
+
+  /**
+   * Settles an item by the error of its handler.
+   * @param {import("./item.js").Item} item
    * @param {unknown} err
    */
-  async #end(item, failed, err) {
-    if (!failed) return item.ack();
+  async #fail(item, err) {
     if (err instanceof GiveUp) return item.term(err.message);
     const told = err instanceof RetryAfter && err.cause instanceof Error ? err.cause : err;
     const reason = told instanceof Error ? told.message : typeof told === "string" ? told : "";

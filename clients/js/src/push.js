@@ -92,6 +92,16 @@ export function jsonOf(payload, what = "the payload") {
   return text;
 }
 
+/**
+ * What a handler has returned, as the bytes of a result. It throws what JSON.stringify throws.
+ * @param {unknown} value
+ */
+export function returned(value) {
+  const text = typeof value === "string" || value instanceof Uint8Array ? value : JSON.stringify(value);
+  if (text === undefined) throw new TypeError(`it is ${shown(value)}: expected bytes, a text, or a value that JSON has`);
+  return payloadOf(text, "it");
+}
+
 /** A text that headers carry unchanged. */
 const outerSpace = /^\s|\s$/;
 const halfOfPair = /[\ud800-\udfff]/u;
