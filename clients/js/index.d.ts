@@ -1017,15 +1017,18 @@ export interface Queue {
    */
   pushMany(items: readonly NewItem[], options?: CallOptions): Promise<Pushed[]>;
   /**
-   * Adds an item, and returns what became of it. It fails with an {@link EmptyError} whose code is 408 if the item has not ended after
-   * `wait`: after another call with the same `msgId`, within the queue's `dedup_window`, it waits on. `resultTtl` is 10 minutes unless
-   * given: within that time of the end of the item a client that was away gets the result.
+   * Adds an item, and returns what became of it. If `wait` is over before it knows that, it fails with a {@link NoResultYetError}, which has
+   * the id of the item: the item goes on, and `result` waits on. So does another call with the same `msgId`, within the queue's
+   * `dedup_window`. `resultTtl` is 10 minutes unless given: within that time of the end of the item a client that was away gets the result.
+   *
+   * If the push fails, the error is that of `push`. After an abort of `signal` the error has no id: a program that needs it then calls `push`
+   * with `resultTtl`, and `result` with the id and the signal.
    */
   pushAndWait(payload: Payload, options: PushAndWaitOptions): Promise<Result>;
   /**
-   * What became of an item, by its id. It fails with a {@link NotFoundError} if the item has not ended (reason `"pending"`), or if there
-   * is neither the item nor a result (`"unknown"`); with a {@link ConflictError} if its push did not ask for a result (`"unkept"`); and
-   * with an {@link EmptyError} whose code is 408 if it has not ended after `wait`.
+   * What became of an item, by its id. It fails with a {@link NoResultYetError} if the item has not ended, or not after `wait`; with a
+   * {@link NotFoundError} if there is neither the item nor a result (reason `"unknown"`); and with a {@link ConflictError} if its push did
+   * not ask for a result (`"unkept"`).
    */
   result(id: string, options?: ResultOptions): Promise<Result>;
   /** Removes or leases the first item at an end. It fails with {@link EmptyError} if there is none; see {@link PeekOptions.wait}. */
@@ -1181,7 +1184,7 @@ export class PQError extends Error {
 export class BadRequestError extends PQError {}
 /** 403: the queue does not exist, or the user may not do that. */
 export class ForbiddenError extends PQError {}
-/** 404 of pops and peeks, 408: there is nothing, or nothing arrived in time, or an item has not ended by then. `reason` says why. */
+/** 404 of pops and peeks, 408: there is nothing, or nothing arrived in time. `reason` says why. */
 export class EmptyError extends PQError {}
 /** 404: there is no such item or no such queue. */
 export class NotFoundError extends PQError {}
@@ -1205,3 +1208,11 @@ export class DamagedError extends PQError {}
 export class NotLeasedError extends Error {}
 /** The item was settled already, by the same object. */
 export class SettledError extends Error {}
+/**
+ * 408 of a wait for a result, 404 with the reason `pending`: the item has not ended. Behind a push that was done it also takes the place of an
+ * {@link UnknownResultError}, {@link UnavailableError} or {@link BusyError}, whose code it has, and which is its `cause`.
+ */
+export class NoResultYetError extends PQError {
+  /** Of the item, for `result`. */
+  readonly id: string;
+}

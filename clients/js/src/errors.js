@@ -75,6 +75,17 @@ export class DamagedError extends PQError {
   name = "DamagedError";
 }
 
+/** An item whose result was asked for has not ended. */
+export class NoResultYetError extends PQError {
+  name = "NoResultYetError";
+
+  /** @param {{id: string, why: PQError, cause?: unknown}} about why: there is no result; cause: nor is it known whether there is one */
+  constructor({ id, why: { op, queue, code, reason }, cause }) {
+    super({ op, queue, code, reason, text: `job ${id} goes on: ask again with result`, cause });
+    this.id = id;
+  }
+}
+
 /** The item has no lease, so there is nothing to settle. */
 export class NotLeasedError extends Error {
   constructor() {

@@ -9,6 +9,7 @@ export {
   ForbiddenError,
   InternalError,
   LeaseLostError,
+  NoResultYetError,
   NotFoundError,
   NotLeasedError,
   PQError,

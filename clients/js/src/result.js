@@ -1,7 +1,7 @@
 // What became of an item.
 import { headers as natsHeaders } from "@nats-io/nats-core";
 import { duration, durationText } from "./duration.js";
-import { unreadable } from "./errors.js";
+import { BusyError, code, NoResultYetError, PQError, UnavailableError, UnknownResultError, unreadable } from "./errors.js";
 import { small, time } from "./itemdata.js";
 import { text } from "./message.js";
 import { callOptions, checked } from "./options.js";
@@ -74,8 +74,18 @@ export async function result(queue, id, given) {
   checkID(id);
   const options = checked(given, "result", ["wait", ...callOptions]);
   const asking = new Asking(queue, "result", queue.subject(`result.${id}`), 0, options, (m) => new Result(queue.name, m));
-  return /** @type {[Result]} */ (await asking.run())[0];
+  try {
+    return /** @type {[Result]} */ (await asking.run())[0];
+  } catch (err) {
+    throw err instanceof PQError && (err.code === code.timeout || err.reason === "pending") ? new NoResultYetError({ id, why: err }) : err;
+  }
 }
+
+/**
+ * Whether an error says nothing of the item. Behind a push that was done it is not even true that nothing was done.
+ * @param {unknown} err
+ */
+const saysNothing = (err) => err instanceof UnknownResultError || err instanceof UnavailableError || err instanceof BusyError;
 
 /**
  * @param {import("./queue.js").Queue} queue
@@ -87,5 +97,9 @@ export async function pushAndWait(queue, payload, given) {
   const lasts = duration(wait, "wait");
   const { timeout, signal, resultTtl = keptFor } = options;
   const { id } = await push(queue.client, queue.name, payload, { ...options, resultTtl });
-  return result(queue, id, { wait: lasts, signal, timeout: timeout === undefined ? undefined : duration(timeout, "timeout") + lasts });
+  try {
+    return await result(queue, id, { wait: lasts, signal, timeout: timeout === undefined ? undefined : duration(timeout, "timeout") + lasts });
+  } catch (err) {
+    throw err instanceof PQError && saysNothing(err) && !signal?.aborted ? new NoResultYetError({ id, why: err, cause: err }) : err;
+  }
 }

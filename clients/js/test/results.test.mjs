@@ -1,7 +1,7 @@
 // Results: what became of an item, asked for and waited for.
 import { test } from "node:test";
 import assert from "node:assert/strict";
-import { BadRequestError, BusyError, Client, ConflictError, EmptyError, NotFoundError, SettledError, TooLargeError, UnknownResultError } from "pqbridge";
+import { BadRequestError, BusyError, Client, ConflictError, ForbiddenError, NoResultYetError, NotFoundError, PQError, SettledError, TooLargeError, UnavailableError, UnknownResultError } from "pqbridge";
 import { answer, client, failure, fails, fake, lossy, nc, patience, pushed, queue, slow, until } from "./world.mjs";
 
 const at = "2030-01-02T03:04:05.006Z";
@@ -25,9 +25,10 @@ test("what becomes of an item", async () => {
   const [q, two] = [queue(), queue()];
   await q.configure({ hand_over: two.name });
   let { id } = await q.push("x", { resultTtl: "1h" });
-  const err = await fails(q.result(id), NotFoundError, 404, "pending");
-  assert.deepEqual([err.op, err.queue], ["result", q.name]);
-  await fails(q.result(id, { wait: 10 }), EmptyError, 408);
+  const err = await fails(q.result(id), NoResultYetError, 404, "pending");
+  assert.deepEqual([err.op, err.queue, err.id, err.cause], ["result", q.name, id, undefined]);
+  assert.equal(err.message, `result ${q.name}: job ${id} goes on: ask again with result (404)`);
+  assert.equal((await fails(q.result(id, { wait: 10 }), NoResultYetError, 408)).id, id);
   const item = await q.pop({ lease: "1m" });
   await item.ack({ result: { json: { boards: 12 } } });
   await fails(item.ack({ result: "again" }), SettledError);
@@ -79,9 +80,74 @@ test("a push asks for a result where there is room for one", async () => {
 
 test("another call with the id waits on", async () => {
   const q = queue();
-  await fails(q.pushAndWait("x", { wait: 10, msgId: "m" }), EmptyError, 408);
-  await (await q.pop({ lease: "1m" })).ack({ result: "done" });
+  const { id } = await fails(q.pushAndWait("x", { wait: 10, msgId: "m" }), NoResultYetError, 408);
+  const item = await q.pop({ lease: "1m" });
+  assert.equal(id, item.id);
+  await item.ack({ result: "done" });
   assert.equal((await q.pushAndWait("x", { wait: patience, msgId: "m" })).string(), "done");
+  assert.equal((await q.result(id)).string(), "done");
+});
+
+/** A queue whose pushes are done, and whose results a stand-in answers. Then its client has a timeout, if one is given. */
+async function asking(respond, timeout, options) {
+  const { client: c } = await fake((verb) => {
+    if (!verb.startsWith("jobs.push")) return respond();
+    c.patience.timeout = timeout ?? c.patience.timeout;
+    return pushed({ id: "seven" });
+  }, options);
+  return c.queue("jobs");
+}
+
+/** Long enough for a message to leave. */
+const brief = 200 * slow;
+
+test("behind a push that was done the job goes on, whatever the wait ends with", async () => {
+  for (const [respond, code, reason, cause, timeout] of [
+    [() => failure(408), 408, ""],
+    [() => undefined, 504, "", UnknownResultError, brief],
+    [() => failure(503), 503, "", UnavailableError],
+    [() => failure(429, "busy"), 429, "busy", BusyError],
+    [() => answer({}, "hello"), 504, "", UnknownResultError],
+  ]) {
+    const q = await asking(respond, timeout, { retryFor: 1 });
+    const err = await fails(q.pushAndWait("x", { wait: 1 }), NoResultYetError, code, reason);
+    assert.deepEqual([err.id, err.queue, err.op, err instanceof PQError], ["seven", "jobs", "result", true]);
+    assert.equal(err.message, `result jobs: job seven goes on: ask again with result (${code})`);
+    if (cause) assert.ok(err.cause instanceof cause, `${err.cause}`);
+    else assert.equal(err.cause, undefined);
+  }
+});
+
+test("what an answer says of the item, or of the user, is its own error", async () => {
+  for (const [code, reason, type] of [[404, "unknown", NotFoundError], [409, "unkept", ConflictError], [403, "", ForbiddenError], [413, "", TooLargeError]]) {
+    const q = await asking(() => failure(code, reason));
+    await fails(q.pushAndWait("x", { wait: patience }), type, code, reason);
+    await fails(q.result("seven"), type, code, reason);
+  }
+});
+
+test("a push that fails, or whose answer is lost, keeps its own error", async () => {
+  for (const [respond, type, code, reason, timeout] of [
+    [() => failure(429, "results"), BusyError, 429, "results"],
+    [() => failure(503), UnavailableError, 503],
+    [() => undefined, UnknownResultError, 504, "", brief],
+  ]) {
+    const { client: c } = await fake(respond, { retryFor: 1 });
+    const err = await fails(c.queue("jobs").pushAndWait("x", { wait: patience, timeout }), type, code, reason);
+    assert.deepEqual([err.op, err.id], ["push", undefined]);
+  }
+});
+
+test("who asks by an id hears what became of the question", async () => {
+  const q = await asking(() => undefined);
+  await fails(q.result("seven", { timeout: brief }), UnknownResultError, 504);
+});
+
+test("an abort keeps its reason", async () => {
+  const cut = new AbortController();
+  const q = await asking(() => void cut.abort(new Error("enough")));
+  const err = await fails(q.pushAndWait("x", { wait: patience, signal: cut.signal }), UnknownResultError, 504);
+  assert.equal(err.cause, cut.signal.reason);
 });
 
 test("wrong arguments send nothing", async () => {
@@ -136,7 +202,7 @@ test("a long wait takes several requests, and one ends", async () => {
   await c.queue("jobs").result("i", { wait: "10h" });
   assert.deepEqual(waits(requests), ["10000ms", "10000ms"]);
   const { client: never } = await fake(() => failure(408));
-  const err = await fails(never.queue("jobs").result("i", { wait: 100 }), EmptyError, 408);
+  const err = await fails(never.queue("jobs").result("i", { wait: 100 }), NoResultYetError, 408);
   assert.equal(err.op, "result");
 });
 
