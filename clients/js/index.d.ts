@@ -62,8 +62,8 @@ export interface ClientOptions {
 export class Client {
   constructor(connection: NatsConnection, options?: ClientOptions);
   readonly connection: NatsConnection;
-  /** The queue with this name, which need not exist: the first push makes it. */
-  queue(name: string): Queue;
+  /** The queue with this name, which need not exist: the first push makes it. The types are those of {@link Queue}. */
+  queue<Data = any, Returned = any>(name: string): Queue<Data, Returned>;
   /** An item that can only be settled, from the `ackSubject` of its lease. */
   attach(ackSubject: string): Item;
   /** Waits until all pushes that were sent are answered, whatever the answers. */
@@ -133,19 +133,19 @@ export interface ResultOptions extends CallOptions {
   wait?: Duration;
 }
 
-export interface AckOptions extends CallOptions {
+export interface AckOptions<Returned = any> extends CallOptions {
   /**
    * What the work has brought, for whoever has pushed the item and asked for its result; as large as a payload. If nobody has, or the
    * queue has no room for it, it is dropped: the item is done all the same.
    */
-  result?: Payload;
+  result?: Payload<Returned>;
 }
 
 /** How an item ended. `"done"`: it was acknowledged, or popped without a lease. `"handed_over"`: another push acknowledged it, or a link took it. */
 export type Outcome = "done" | "dead" | "handed_over" | "expired" | "removed" | "evicted";
 
 /** What became of an item whose push asked for that, by its `resultTtl`. */
-export interface Result {
+export interface Result<Returned = any> {
   readonly outcome: Outcome;
   /** What its handler has returned, or its holder said with the acknowledgement; empty: nothing. */
   readonly body: Uint8Array;
@@ -166,15 +166,18 @@ export interface Result {
 
   /** The body as text. */
   string(): string;
-  /** The body as JSON. */
-  json(): any;
+  /** The body as JSON. A text that a handler has returned is none: `string` reads it. */
+  json(): Returned;
 }
 
-/** What an item has: a text, bytes, or a value that {@link Item.json} gives again. */
-export type Payload = string | Uint8Array | { json: unknown };
+/**
+ * What an item has: a text, bytes, or a value that {@link Item.json} gives again. With a type it is a value of that; a text only if that is
+ * a text, and bytes only if that is bytes.
+ */
+export type Payload<Data = any> = { json: Data } | (unknown extends Data ? string | Uint8Array : Extract<Data, string | Uint8Array>);
 
-export interface NewItem extends ItemOptions {
-  payload: Payload;
+export interface NewItem<Data = any> extends ItemOptions {
+  payload: Payload<Data>;
 }
 
 export interface Pushed {
@@ -288,9 +291,9 @@ export interface Attempt {
 
 /**
  * An item as a bridge answered it. Settle a leased item: with `ack`, `nak`, `term`, `ackNext` or
- * `handOver`. Until then `extend` or `hold` keep the lease.
+ * `handOver`. Until then `extend` or `hold` keep the lease. The types are those of its {@link Queue}.
  */
-export interface Item {
+export interface Item<Data = any, Returned = any> {
   /** The name of its queue. */
   readonly queue: string;
   readonly id: string;
@@ -370,10 +373,12 @@ export interface Item {
   /** The payload as text. */
   string(): string;
   /** The payload as JSON. */
-  json(): any;
+  json(): Data;
+  /** The same for a program that knows the type better. */
+  json<T>(): T;
 
   /** The item is done. Afterwards it is gone for good. */
-  ack(options?: AckOptions): Promise<void>;
+  ack(options?: AckOptions<Returned>): Promise<void>;
   /** The work has failed: gives the item back, to its former place. */
   nak(options?: NakOptions): Promise<void>;
   /**
@@ -393,13 +398,13 @@ export interface Item {
    */
   hold(options?: { signal?: AbortSignal }): { signal: AbortSignal; stop(): void };
   /** Acknowledges, and pops the next item in the same transaction; null if there is none. */
-  ackNext(options?: NextOptions): Promise<Item | null>;
+  ackNext(options?: NextOptions): Promise<Item<Data, Returned> | null>;
   /**
    * Pushes an item to a queue and acknowledges this one, in one transaction. The `hand_over` of this
    * item's queue has to name the other queue. After {@link UnknownResultError} call it again with the
    * same `msgId`.
    */
-  handOver(to: Queue, payload: Payload, options?: PushOptions): Promise<Pushed>;
+  handOver<Next>(to: Queue<Next>, payload: Payload<Next>, options?: PushOptions): Promise<Pushed>;
 }
 
 /** An item of a list. */
@@ -561,9 +566,9 @@ export interface ItemSource {
 }
 
 /** What a schedule pushes. */
-export interface ScheduleItem {
+export interface ScheduleItem<Data = any> {
   /** Of an answer: a text if it is UTF-8, and bytes otherwise. */
-  payload?: Payload;
+  payload?: Payload<Data>;
   headers?: Record<string, string | readonly string[]> | MsgHdrs;
   priority?: Integer;
   key?: string;
@@ -572,13 +577,13 @@ export interface ScheduleItem {
 }
 
 /** Fields of a schedule to change. What is not given stays as it is. */
-export interface ScheduleChange {
+export interface ScheduleChange<Data = any> {
   /** When it fires, such as `"30 7 * * mon-fri"`, `"@every 10m"` or `"@at 2030-01-31T09:00:00Z"`. A new schedule needs one. */
   spec?: string;
   /** A name of the tz database; `"UTC"` if never given. */
   zone?: string;
   /** Replaced as a whole. */
-  item?: ScheduleItem;
+  item?: ScheduleItem<Data>;
   /** No time before and behind these fires; null drops them. */
   start?: Date | null;
   end?: Date | null;
@@ -1006,16 +1011,26 @@ export interface Consumer {
   drain(options?: { grace?: Duration }): Promise<void>;
 }
 
-/** A queue with a name. */
-export interface Queue {
+/**
+ * What `consume` calls on each item. What it returns goes to whoever has pushed the item and asked for its result: bytes as they are, a text
+ * as UTF-8, everything else as JSON, null included. If it returns undefined, or nobody has asked, the item is only acknowledged. `signal`
+ * aborts when the lease is lost, or the grace of `drain` is over.
+ */
+export type Handler<Data = any, Returned = any> = (item: Item<Data, Returned>, signal: AbortSignal) => Returned | void | Promise<Returned | void>;
+
+/**
+ * A queue with a name. A program may say what the payloads of its items are as JSON, and what its handlers return. The compiler then
+ * refuses other ones; nothing looks at them when the program runs. Without types everything fits.
+ */
+export interface Queue<Data = any, Returned = any> {
   readonly name: string;
   /** Adds an item, and returns when it is durable. Pushes are sent in the order of the calls. */
-  push(payload: Payload, options?: PushOptions): Promise<Pushed>;
+  push(payload: Payload<Data>, options?: PushOptions): Promise<Pushed>;
   /**
    * Adds up to 1000 items in one message and one transaction, in their order: all of them, or none.
    * {@link PQError.item} says which one an error is about.
    */
-  pushMany(items: readonly NewItem[], options?: CallOptions): Promise<Pushed[]>;
+  pushMany(items: readonly NewItem<Data>[], options?: CallOptions): Promise<Pushed[]>;
   /**
    * Adds an item, and returns what became of it. If `wait` is over before it knows that, it fails with a {@link NoResultYetError}, which has
    * the id of the item: the item goes on, and `result` waits on. So does another call with the same `msgId`, within the queue's
@@ -1024,20 +1039,20 @@ export interface Queue {
    * If the push fails, the error is that of `push`. After an abort of `signal` the error has no id: a program that needs it then calls `push`
    * with `resultTtl`, and `result` with the id and the signal.
    */
-  pushAndWait(payload: Payload, options: PushAndWaitOptions): Promise<Result>;
+  pushAndWait(payload: Payload<Data>, options: PushAndWaitOptions): Promise<Result<Returned>>;
   /**
    * What became of an item, by its id. It fails with a {@link NoResultYetError} if the item has not ended, or not after `wait`; with a
    * {@link NotFoundError} if there is neither the item nor a result (reason `"unknown"`); and with a {@link ConflictError} if its push did
    * not ask for a result (`"unkept"`).
    */
-  result(id: string, options?: ResultOptions): Promise<Result>;
+  result(id: string, options?: ResultOptions): Promise<Result<Returned>>;
   /** Removes or leases the first item at an end. It fails with {@link EmptyError} if there is none; see {@link PeekOptions.wait}. */
-  pop(options?: PopOptions): Promise<Item>;
+  pop(options?: PopOptions): Promise<Item<Data, Returned>>;
   /** The same for up to n items in one message; at least one, or an error. */
-  popMany(n: number, options?: PopManyOptions): Promise<Item[]>;
+  popMany(n: number, options?: PopManyOptions): Promise<Item<Data, Returned>[]>;
   /** Shows the first item at an end and leaves it there. */
-  peek(options?: PeekOptions): Promise<Item>;
-  peekMany(n: number, options?: PeekManyOptions): Promise<Item[]>;
+  peek(options?: PeekOptions): Promise<Item<Data, Returned>>;
+  peekMany(n: number, options?: PeekManyOptions): Promise<Item<Data, Returned>[]>;
   /**
    * Leases items and calls the handler on each. When the handler is done, the item is acknowledged, with what the
    * handler returned if its push asked for that: see {@link Handler}.
@@ -1051,7 +1066,7 @@ export interface Queue {
    * aborts. A handler that keeps the thread busy for longer than the lease keeps the client from
    * extending it.
    */
-  consume(handler: (item: Item, signal: AbortSignal) => unknown, options?: ConsumeOptions): Consumer;
+  consume(handler: Handler<Data, Returned>, options?: ConsumeOptions): Consumer;
 
   /** Counts, rates and configuration. */
   info(options?: CallOptions): Promise<Info>;
@@ -1061,7 +1076,7 @@ export interface Queue {
   /** Changes the configuration, makes the queue if necessary, and returns the whole configuration. */
   configure(change: Partial<Config>, options?: CallOptions): Promise<Config>;
   /** An item by its id, whatever its state. */
-  get(id: string, options?: GetOptions): Promise<Item>;
+  get(id: string, options?: GetOptions): Promise<Item<Data, Returned>>;
   /** The items in one state, in the order of pops from the end `"min"`. */
   list(options?: ListOptions): AsyncGenerator<Listed, void, undefined>;
   /** The keys that have ready or leased items, or settings, in the order of their bytes. */
@@ -1101,9 +1116,9 @@ export interface Queue {
   /** A schedule with its next times. */
   schedule(name: string, options?: CallOptions): Promise<Schedule>;
   /** The next times that a schedule would have after a change. It need not exist. */
-  scheduleTimes(name: string, change: ScheduleChange, options?: CallOptions): Promise<Date[]>;
+  scheduleTimes(name: string, change: ScheduleChange<Data>, options?: CallOptions): Promise<Date[]>;
   /** Changes a schedule, makes it and the queue if necessary, and returns the whole. */
-  setSchedule(name: string, change: ScheduleChange, options?: CallOptions): Promise<Schedule>;
+  setSchedule(name: string, change: ScheduleChange<Data>, options?: CallOptions): Promise<Schedule>;
   /** Stops a schedule. Times that pass until it is resumed are no misses. */
   pauseSchedule(name: string, options?: CallOptions): Promise<Schedule>;
   resumeSchedule(name: string, options?: ResumeScheduleOptions): Promise<Schedule>;
@@ -1204,10 +1219,6 @@ export class UnavailableError extends PQError {}
 export class UnknownResultError extends PQError {}
 /** 506: the request needs data of a damaged file of the store. Nothing was done. */
 export class DamagedError extends PQError {}
-/** The item was popped without a lease. */
-export class NotLeasedError extends Error {}
-/** The item was settled already, by the same object. */
-export class SettledError extends Error {}
 /**
  * 408 of a wait for a result, 404 with the reason `pending`: the item has not ended. Behind a push that was done it also takes the place of an
  * {@link UnknownResultError}, {@link UnavailableError} or {@link BusyError}, whose code it has, and which is its `cause`.
@@ -1216,3 +1227,7 @@ export class NoResultYetError extends PQError {
   /** Of the item, for `result`. */
   readonly id: string;
 }
+/** The item was popped without a lease. */
+export class NotLeasedError extends Error {}
+/** The item was settled already, by the same object. */
+export class SettledError extends Error {}

@@ -82,3 +82,115 @@ export async function program(nc: NatsConnection): Promise<void> {
   // @ts-expect-error null is no item
   await next.ack();
 }
+
+interface Order {
+  pizza: string;
+  at?: Date;
+}
+interface Receipt {
+  total: number;
+}
+
+// A queue with types takes and gives nothing else.
+export async function typed(nc: NatsConnection): Promise<void> {
+  const client = new declared.Client(nc);
+  const orders = client.queue<Order, Receipt>("orders");
+  await orders.push({ json: { pizza: "Napoli" } }, { priority: 1 });
+  await orders.pushMany([{ payload: { json: { pizza: "Napoli" } }, key: "ann" }]);
+  await orders.setSchedule("daily", { spec: "@daily", item: { payload: { json: { pizza: "Napoli" } } } });
+  const { total }: Receipt = (await orders.pushAndWait({ json: { pizza: "Napoli" } }, { wait: "30s" })).json();
+  const item = await orders.pop({ lease: "30s" });
+  const { pizza }: Order = item.json();
+  const other: { total: number } = item.json<{ total: number }>();
+  const known: Receipt = (await orders.result(item.id)).json();
+  await item.ack({ result: { json: { total: total + other.total + known.total + pizza.length } } });
+
+  orders.consume((one) => ({ total: one.json().pizza.length }));
+  orders.consume(async (one) => ({ total: one.json().pizza.length }));
+  orders.consume(async (one, signal) => (signal.aborted ? undefined : { total: one.deliveries }));
+  orders.consume((one) => one.ack({ result: { json: { total: 1 } } }));
+  orders.consume(() => {});
+  orders.consume(async () => {
+    throw new declared.GiveUp("closed");
+  });
+  const handler: declared.Handler<Order, Receipt> = async () => ({ total: 1 });
+  orders.consume(handler);
+
+  // @ts-expect-error an order has a pizza
+  await orders.push({ json: { pasta: "Napoli" } });
+  // @ts-expect-error an order is no text
+  await orders.push("Napoli");
+  // @ts-expect-error nor is it bytes
+  await orders.pushMany([{ payload: new Uint8Array(1) }]);
+  // @ts-expect-error a pizza is a text
+  await orders.pushAndWait({ json: { pizza: 1 } }, { wait: "30s" });
+  // @ts-expect-error what a schedule pushes is an order, too
+  await orders.setSchedule("daily", { item: { payload: { json: { pasta: "Napoli" } } } });
+  // @ts-expect-error an order is no number
+  const wrong: number = item.json();
+  // @ts-expect-error nor has it a total
+  item.json().total;
+  // @ts-expect-error a receipt has no pizza
+  (await orders.result(item.id)).json().pizza;
+  // @ts-expect-error a handler gets orders
+  orders.consume((one) => ({ total: one.json().price }));
+  // @ts-expect-error a handler returns receipts
+  orders.consume(() => 12);
+  // @ts-expect-error and so does one that takes its time
+  orders.consume(async () => ({ total: "12" }));
+  // @ts-expect-error an acknowledgement has them, too
+  await item.ack({ result: "12" });
+  // @ts-expect-error a handler of other items
+  orders.consume((one: declared.Item<Receipt, Receipt>) => one.json());
+  // @ts-expect-error the next one is an order, and may be missing
+  (await item.ackNext()).json();
+
+  // An order goes to queues of orders, and to those without types.
+  await item.handOver(client.queue<Order>("kitchen"), { json: item.json() });
+  await item.handOver(client.queue("archive"), item.data);
+  // @ts-expect-error and not to one of receipts
+  await item.handOver(client.queue<Receipt>("receipts"), { json: item.json() });
+  const plain: declared.Queue = orders;
+  await plain.push("Napoli");
+
+  // Texts and bytes are payloads of queues that have them.
+  const texts = client.queue<string, Uint8Array>("texts");
+  await texts.push("x");
+  await texts.push({ json: "x" });
+  texts.consume(() => new Uint8Array(1));
+  // @ts-expect-error a text is no bytes
+  await texts.push(new Uint8Array(1));
+  const mixed = client.queue<Order | Uint8Array>("mixed");
+  await mixed.push(new Uint8Array(1));
+  await mixed.push({ json: { pizza: "Napoli" } });
+  await passOn(orders, { pizza: wrong.toFixed() });
+}
+
+/** A program that does not know the type, and keeps it. */
+async function passOn<T>(queue: declared.Queue<T>, value: T): Promise<T> {
+  await queue.push({ json: value });
+  return (await queue.pop()).json();
+}
+
+// Without types everything fits, as before there were any.
+export async function untyped(client: declared.Client): Promise<void> {
+  const jobs = client.queue("jobs");
+  jobs.consume((item) => item.json().anything);
+  jobs.consume(async (item) => item.string().length);
+  jobs.consume(() => null);
+  const unknown: (item: declared.Item, signal: AbortSignal) => unknown = () => 1;
+  jobs.consume(unknown);
+  const job: { resize?: string } = (await jobs.pop()).json();
+  const text: string = (await jobs.pushAndWait(new Uint8Array(1), { wait: 1 })).json();
+  const payload: declared.Payload = Math.random() > 0.5 ? text : { json: job };
+  await jobs.push(payload);
+  try {
+    await jobs.result("i");
+  } catch (err) {
+    if (err instanceof declared.NoResultYetError) await jobs.result(err.id, { wait: err.code });
+    // @ts-expect-error other errors have no id
+    if (err instanceof declared.NotFoundError) await jobs.result(err.id);
+  }
+  // @ts-expect-error errors come from requests
+  new declared.NoResultYetError("i");
+}
