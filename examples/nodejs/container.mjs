@@ -7,10 +7,10 @@
 // how the worker is: /healthz for its life, /readyz for whether it takes jobs. Give the container more time to stop
 // than the grace below.
 import { createServer } from "node:http";
-import { connect } from "@nats-io/transport-node";
 import { Client, GiveUp } from "pqbridge";
+import { connect } from "pqbridge/node";
 
-const { NATS_URL = "nats://127.0.0.1:4222", NATS_USER, NATS_PASSWORD, QUEUE = "jobs", CONCURRENCY = "4", HEALTH_PORT = "8080" } = process.env;
+const { NATS_USER, NATS_PASSWORD, QUEUE = "jobs", CONCURRENCY = "4", HEALTH_PORT = "8080" } = process.env;
 const grace = "20s";
 
 let [connected, working, stopping] = [false, true, false];
@@ -20,7 +20,7 @@ const health = createServer(({ url }, response) => {
 }).listen(Number(HEALTH_PORT));
 
 const login = NATS_USER ? { user: NATS_USER, pass: NATS_PASSWORD, inboxPrefix: `_INBOX.${NATS_USER}` } : {};
-const nc = await connect({ servers: NATS_URL, name: "worker", ...login, maxReconnectAttempts: -1, waitOnFirstConnect: true });
+const nc = await connect({ name: "worker", ...login, waitOnFirstConnect: true });
 connected = true;
 (async () => {
   for await (const { type } of nc.status()) {

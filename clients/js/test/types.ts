@@ -2,10 +2,14 @@
 // say what the modules have.
 import type { NatsConnection } from "@nats-io/nats-core";
 import * as declared from "pqbridge";
+import * as declaredOfNode from "pqbridge/node";
 import * as written from "../src/index.js";
+import * as writtenOfNode from "../src/node.js";
 
 export const same: typeof declared = written;
 export const names: keyof typeof declared = "" as keyof typeof written;
+export const sameOfNode: typeof declaredOfNode = writtenOfNode;
+export const namesOfNode: keyof typeof declaredOfNode = "" as keyof typeof writtenOfNode;
 
 export async function program(nc: NatsConnection): Promise<void> {
   const client = new declared.Client(nc, { prefix: "pq", timeout: "5s" });
@@ -193,4 +197,10 @@ export async function untyped(client: declared.Client): Promise<void> {
   }
   // @ts-expect-error errors come from requests
   new declared.NoResultYetError("i");
+}
+
+export async function ofNode(): Promise<declared.Client> {
+  // @ts-expect-error a misspelled option
+  await declaredOfNode.connect({ server: "nats://127.0.0.1:4222" });
+  return new declared.Client(await declaredOfNode.connect({ name: "worker", servers: ["nats://127.0.0.1:4222"] }));
 }
