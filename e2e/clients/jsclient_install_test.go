@@ -52,8 +52,8 @@ func TestJavaScriptClientInstall(t *testing.T) {
 	}
 	page := filepath.Join(jsClient, "README.md")
 	sh, conf := testenv.Blocks(t, page, "sh"), testenv.Blocks(t, page, "conf")
-	if len(sh) != 3 || len(conf) != 1 {
-		t.Fatalf("%s has %d blocks of commands and %d configurations, expected three and one", page, len(sh), len(conf))
+	if len(sh) != 4 || len(conf) != 1 {
+		t.Fatalf("%s has %d blocks of commands and %d configurations, expected four and one", page, len(sh), len(conf))
 	}
 	p, socket := browserDaemon(t, conf[0].Text)
 	ports := strings.NewReplacer("nats://127.0.0.1:4222", p.URL, "ws://127.0.0.1:8080", socket)
@@ -75,14 +75,16 @@ func TestJavaScriptClientInstall(t *testing.T) {
 	}
 	do(sh[0].Text)
 	do("npm install @nats-io/jetstream") // anything else
-	do(sh[2].Text)
-	browser := shell("exec node --experimental-websocket --no-warnings public/page.js") // without the flag from Node 22 on
-	if id, _ := interrupted(t, browser); !regexp.MustCompile(`^\S{10,}$`).MatchString(id) {
-		t.Errorf("the page for browsers printed %q, expected the id of an item", id)
-	}
-	worker := shell(strings.Replace(sh[1].Text, "&& node dist", "&& exec node dist", 1)) // which the interrupt reaches
-	if done, err := interrupted(t, worker, "cat.png"); done != "cat.png" || err != nil {
-		t.Errorf("the worker in TypeScript printed %q, and ended with %v", done, err)
+	do(sh[3].Text)
+	for i, name := range []string{"the worker in TypeScript", "its bundle"} {
+		browser := shell("exec node --experimental-websocket --no-warnings public/page.js") // without the flag from Node 22 on
+		if id, _ := interrupted(t, browser); !regexp.MustCompile(`^\S{10,}$`).MatchString(id) {
+			t.Errorf("the page for browsers printed %q, expected the id of an item", id)
+		}
+		worker := shell(strings.Replace(sh[1+i].Text, "node dist", "exec node dist", 1)) // which the interrupt reaches
+		if done, err := interrupted(t, worker, "cat.png"); done != "cat.png" || err != nil {
+			t.Errorf("%s printed %q, and ended with %v", name, done, err)
+		}
 	}
 	p.Stop(t)
 }
