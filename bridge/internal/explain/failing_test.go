@@ -122,7 +122,7 @@ func TestFailing(t *testing.T) {
 			w.fail(2, time.Minute, w.push(1))
 		}, "delayed", 0, ""},
 		"all wait for their time": {func(w *world) { w.pushLater(1); w.pushLater(2) }, "delayed", 0, ""},
-		"nobody asks for others": {func(w *world) { w.fail(2, time.Minute, w.push(1)); w.push(2) }, "no_workers", 0, ""},
+		"nobody asks for others":  {func(w *world) { w.fail(2, time.Minute, w.push(1)); w.push(2) }, "no_workers", 0, ""},
 		"leases ran out": {func(w *world) {
 			lease := w.lease(w.push(1), "vm-7")
 			w.update(func(tx kv.Tx, q fdbpq.Queue) error {
