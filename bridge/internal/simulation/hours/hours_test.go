@@ -88,7 +88,7 @@ func (h *hour) pause(d time.Duration) (over bool) {
 }
 
 // until lets time pass up to a moment of the hour.
-func (h *hour) until(at time.Duration) (over bool) { return h.pause(h.began.Add(at).Sub(time.Now())) }
+func (h *hour) until(at time.Duration) (over bool) { return h.pause(time.Until(h.began.Add(at))) }
 
 func (h *hour) ask(subject, body string, header ...string) *nats.Msg {
 	m := &nats.Msg{Subject: subject, Data: []byte(body), Header: make(nats.Header)}
