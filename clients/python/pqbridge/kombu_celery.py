@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
-from datetime import timezone, tzinfo
+from datetime import timedelta, timezone, tzinfo
 from typing import Any
 
 from .kombu_message import Message
+
+# The name of the queue in which a program gets its results.
+_UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def _app() -> Any:
@@ -26,6 +30,16 @@ def queues() -> set[str]:
     """The queues that the program's settings name."""
     app = _app()
     return set(app.amqp.queues) if app else set()
+
+
+def result_expires(queue: str, message: Message) -> float | None:
+    """After how many seconds a message expires that has a result for the program of the queue, None: it has none, or results stay. The
+    queue does not have to say so: it may have ended with its program, and the result make it again."""
+    app = _app()
+    if app is None or "task" in (message.get("headers") or {}) or not message["properties"].get("correlation_id") or not _UUID.fullmatch(queue):
+        return None
+    lasts = app.conf.result_expires
+    return lasts.total_seconds() if isinstance(lasts, timedelta) else float(lasts) if lasts else None
 
 
 def is_fanned_out(queue: str) -> bool:

@@ -165,7 +165,8 @@ class Channel(virtual.Channel):
         return sorted(queue for queue in found if queue not in self._transient)
 
     def _put(self, queue: str, message: Message, **kwargs: Any) -> None:
-        background.run(push(self._queue(queue), new_item(message, kombu_celery.zone()), None))
+        item = new_item(message, kombu_celery.zone(), kombu_celery.result_expires(queue, message))
+        background.run(push(self._queue(queue), item, None))
 
     def _put_fanout(self, *args: Any, **kwargs: Any) -> None:
         raise NotImplementedError  # basic_publish does it

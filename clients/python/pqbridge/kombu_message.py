@@ -18,9 +18,10 @@ Message = dict[str, Any]
 _MINUTE = timedelta(minutes=1)
 
 
-def new_item(message: Message, zone: tzinfo) -> NewItem:
+def new_item(message: Message, zone: tzinfo, lasts: float | None = None) -> NewItem:
     """The item of a message. An eta becomes the time before which it is not ready, expires its TTL if nobody
-    waits for its result, a task's id and content its message id. zone: of times that have none."""
+    waits for its result, a task's id and content its message id. zone: of times that have none. lasts: for how many
+    seconds it lasts at most."""
     headers: Mapping[str, Any] = message.get("headers") or {}
     properties: Mapping[str, Any] = message["properties"]
     now = datetime.now(timezone.utc)
@@ -36,7 +37,7 @@ def new_item(message: Message, zone: tzinfo) -> NewItem:
         msg_id=_message_id(task, message),
         not_before=min(due, latest) if due and due > now else None,
         # Who waits for the result of a task learns from a worker that it has expired.
-        ttl=_ttl(_time(headers.get("expires"), zone), properties.get("expiration"), now) if task is None or headers.get("ignore_result") else None,
+        ttl=_ttl(_time(headers.get("expires"), zone), properties.get("expiration"), now, lasts) if task is None or headers.get("ignore_result") else None,
     )
 
 
@@ -65,9 +66,9 @@ def _time(text: object, zone: tzinfo) -> datetime | None:
     return found if found.tzinfo else found.replace(tzinfo=zone)
 
 
-def _ttl(expires: datetime | None, expiration: object, now: datetime) -> float | None:
+def _ttl(expires: datetime | None, expiration: object, now: datetime, most: float | None) -> float | None:
     """A task that has expired already goes to a worker, which says so."""
-    lasts = []
+    lasts = [] if most is None else [most]
     if expires is not None:
         lasts.append((expires - now).total_seconds())
     if expiration is not None:
