@@ -176,7 +176,7 @@ func TestMalformedSettlements(t *testing.T) {
 		{m.Reply, " ", "+ACK"},
 		{m.Reply, "+OK now", "followed by"},
 		{m.Reply, "+ACK\nnow", "followed by"},
-		{m.Reply, "+WPI 30s", "followed by"},
+		{m.Reply, "+WPI a\tb", "without control characters"},
 		{m.Reply, "+NXT5", "+NXT [pop request]"},
 		{m.Reply, "+NXT x", "JSON object"},
 		{m.Reply, `+NXT {"batch":0}`, "batch is 0"},

@@ -58,6 +58,9 @@ var (
 	// revoke.
 	ErrNotLeased = errors.New("item is not leased")
 
+	// ErrProgressDropped: the lease is extended, and there was no room for what its holder has said.
+	ErrProgressDropped = errors.New("no room for the progress of the item: the lease is extended")
+
 	// ErrSettled: the item was settled already by the same handle.
 	ErrSettled = errors.New("item was settled already")
 )

@@ -30,6 +30,9 @@ type Import struct {
 	Dead     *Death
 	Attempts []Attempt // the oldest first
 
+	Progress   string    // what the last holder that said anything has said of how far it is
+	ProgressAt time.Time // when it did; zero: not known
+
 	Unique      string // [ErrOccupied] if another item has this value; without an ID the result is a duplicate then
 	UniqueUntil string // [UntilLeased], or ""
 

@@ -20,6 +20,8 @@ func setHeaders(header nats.Header, i *Import) {
 	setNumber(header, protocol.HeaderReturns, i.Returns)
 	setNumber(header, protocol.HeaderFence, i.Fence)
 	setNumber(header, protocol.HeaderKeyFence, i.KeyFence)
+	setText(header, protocol.HeaderProgress, i.Progress)
+	setTime(header, protocol.HeaderProgressAt, i.ProgressAt)
 	setTime(header, protocol.HeaderNotBefore, i.NotBefore)
 	setTime(header, protocol.HeaderExpires, i.Expires)
 	header.Set(protocol.HeaderPriority, strconv.FormatInt(i.Priority, 10)) // 0 is one

@@ -71,6 +71,11 @@ type Item struct {
 	Attempts     int64
 	LastAttempts []Attempt
 
+	// Progress is what the last holder that said anything has said of how far it is, with [Item.Report], and ProgressAt when: a worker goes
+	// on from there. "": none has said anything, or the item leaves no room for it in a message.
+	Progress   string
+	ProgressAt time.Time
+
 	// Backoff is how long a leased item stays away if Nack gives it back now; 0: the queue has
 	// no backoff.
 	Backoff time.Duration

@@ -25,6 +25,10 @@ func fieldOf(i *Item, header string) any {
 		return &i.KeyFence
 	case protocol.HeaderBackoff:
 		return &i.Backoff
+	case protocol.HeaderProgress:
+		return &i.Progress
+	case protocol.HeaderProgressAt:
+		return &i.ProgressAt
 	case protocol.HeaderState:
 		return &i.State
 	case protocol.HeaderNotBefore:

@@ -38,6 +38,11 @@ type Listed struct {
 	// are nil if the item does not fit into an answer with them.
 	LastAttempts []Attempt `json:"last_attempts,omitempty"`
 
+	// Progress is what the last holder that said anything has said of how far it is, with [ListOptions.Progress], and ProgressAt when. It
+	// is "" if the item does not fit into an answer with it.
+	Progress   string    `json:"progress,omitempty"`
+	ProgressAt time.Time `json:"progress_at,omitzero"`
+
 	// Unique is a value that no other item of the queue has. UniqueUntil is [UntilLeased]
 	// or "".
 	Unique      string `json:"unique,omitempty"`
@@ -70,6 +75,7 @@ type ListOptions struct {
 	Preview int `json:"preview,omitempty"` // bytes of each payload, up to 1024; not with Bodies
 
 	Attempts bool `json:"attempts,omitempty"` // with LastAttempts
+	Progress bool `json:"progress,omitempty"` // with Progress of the items
 }
 
 // listPage is how many items one request lists by default.
@@ -100,7 +106,7 @@ func (q *Queue) List(ctx context.Context, o ListOptions) iter.Seq2[Listed, error
 
 func (q *Queue) page(ctx context.Context, o ListOptions) (answer protocol.Page, err error) {
 	body, err := json.Marshal(protocol.ListRequest{State: o.State, Key: o.Key, Holder: o.Holder,
-		Attempts: o.Attempts, After: o.After, Bodies: o.Bodies, Preview: o.Preview, Limit: cmp.Or(o.Page, listPage)})
+		Attempts: o.Attempts, Progress: o.Progress, After: o.After, Bodies: o.Bodies, Preview: o.Preview, Limit: cmp.Or(o.Page, listPage)})
 	if err != nil {
 		return answer, err
 	}

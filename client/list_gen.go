@@ -26,6 +26,8 @@ func listed(i *protocol.Listed) Listed {
 		Cause:        i.Cause,
 		Size:         i.Size,
 		LastAttempts: i.LastAttempts,
+		Progress:     i.Progress,
+		ProgressAt:   i.ProgressAt,
 		Unique:       i.Unique,
 		UniqueUntil:  i.UniqueUntil,
 		ResultTTL:    i.ResultTTL,

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -141,13 +142,27 @@ func (i *Item) Extend(ctx context.Context) error {
 	if i.isSettled() {
 		return ErrSettled
 	}
-	until, err := i.settlement(ctx, &settling{item: i, op: "extend", body: protocol.SettleProgress})
-	if err != nil || until == "" {
+	return i.extend(ctx, protocol.SettleProgress)
+}
+
+// Report is Extend, and says how far the work is: up to 4 KiB of text in one line, such as JSON. The item keeps the text in place of the one
+// before, until it ends. Whoever looks at it sees the text, and the next holder gets it as [Item.Progress], so a job that is interrupted
+// goes on where it was. The error is [ErrProgressDropped] if there is no room for the text; the lease is extended all the same.
+func (i *Item) Report(ctx context.Context, text string) error {
+	if i.isSettled() {
+		return ErrSettled
+	}
+	return i.extend(ctx, strings.TrimSpace(protocol.SettleProgress+" "+text))
+}
+
+func (i *Item) extend(ctx context.Context, body string) error {
+	until, err := i.settlement(ctx, &settling{item: i, op: "extend", body: body})
+	if until == "" {
 		return err
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return readHeader(protocol.HeaderLeaseExpires, []string{until}, &i.expires)
+	return cmp.Or(err, readHeader(protocol.HeaderLeaseExpires, []string{until}, &i.expires))
 }
 
 func (i *Item) isSettled() bool {

@@ -285,7 +285,11 @@ func (b *settleBundle) concludeOne(m *nats.Msg, err error) {
 	if values := m.Header[protocol.HeaderLeaseExpires]; len(values) > 0 {
 		until = values[0]
 	}
-	b.calls[0].end(func(attempts) (string, error) { return until, nil })
+	var dropped error
+	if m.Header.Get(protocol.HeaderNote) == protocol.ResultDropped {
+		dropped = ErrProgressDropped
+	}
+	b.calls[0].end(func(attempts) (string, error) { return until, dropped })
 }
 
 // fail ends all settlements with an error.
@@ -303,10 +307,10 @@ func (b *settleBundle) read(m *nats.Msg) {
 		return
 	}
 	for i, one := range b.calls {
-		until, e := one.read(results[i])
+		until, dropped, e := one.read(results[i])
 		switch {
 		case e == nil:
-			one.end(func(attempts) (string, error) { return until, nil })
+			one.end(func(attempts) (string, error) { return until, dropped })
 		case e.again(true):
 			b.repeat(one, e)
 		default:
@@ -336,14 +340,16 @@ func results(queue string, m *nats.Msg, n int) ([]string, *Error) {
 	return all, nil
 }
 
-// read reads the result of a settlement in the answer to a bundle.
-func (s *settling) read(result string) (until string, err *Error) {
-	until, why, ok := protocol.ReadResult(result)
+// read reads the result of a settlement in the answer to a bundle: when an extended lease ends, and whether what its holder said was dropped.
+func (s *settling) read(result string) (until string, dropped error, err *Error) {
+	is, ok := protocol.ReadSettled(result)
 	switch {
 	case !ok:
-		return "", unreadable(s.op, s.item.Queue, []byte(result), nil)
-	case why != nil:
-		return "", &Error{Op: s.op, Queue: s.item.Queue, Code: why.Code, Reason: why.Reason, Description: why.Description}
+		return "", nil, unreadable(s.op, s.item.Queue, []byte(result), nil)
+	case is.Refused != nil:
+		return "", nil, &Error{Op: s.op, Queue: s.item.Queue, Code: is.Refused.Code, Reason: is.Refused.Reason, Description: is.Refused.Description}
+	case s.op == "extend" && is.Kept == protocol.ResultDropped:
+		dropped = ErrProgressDropped
 	}
-	return until, nil
+	return is.Until, dropped, nil
 }

@@ -259,6 +259,9 @@ func (w *world) settling(rng *rand.Rand) operation {
 	case 7:
 		return settleOf(l, settleTerminate, 0, pick(rng, "", "poison"))
 	}
+	if rng.IntN(2) == 0 {
+		return settleOf(w.recentLease(rng), settleReport, w.lease(rng), pick(rng, "1/3", "2/3", strings.Repeat("p", 600), strings.Repeat("q", fdbpq.MaxProgress)))
+	}
 	return settleOf(l, settleExtend, w.lease(rng), "")
 }
 

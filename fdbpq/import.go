@@ -33,6 +33,9 @@ type Import struct {
 
 	ResultTTL time.Duration // as in NewItem
 
+	Progress   string    // as Report has it
+	ProgressAt time.Time // zero: not known
+
 	Unique            string // ErrOccupied if another item has this value; without an id it stays as it is
 	UniqueUntilLeased bool
 }
@@ -222,6 +225,7 @@ func (p *importer) put(item *Import, at layout.Place, seq int64) (Imported, erro
 		Endings: layout.Endings{Interruptions: item.Interruptions, Returns: item.Returns},
 		Asks:    asksFor(item.ResultTTL),
 	}
+	setProgress(&e.Past, item.Progress, item.ProgressAt)
 	if !item.Pushed.IsZero() {
 		e.PushedAt = item.Pushed.UnixNano()
 	}
@@ -266,7 +270,7 @@ func (p *importer) checkImport(item *Import) (seq int64, err error) {
 		return 0, fmt.Errorf("%w: the id %s", ErrPlace, item.ID)
 	}
 	dead := item.died()
-	for what, t := range map[string]time.Time{"pushed": item.Pushed, "dead": dead.At} {
+	for what, t := range map[string]time.Time{"pushed": item.Pushed, "dead": dead.At, "progress": item.ProgressAt} {
 		if !t.IsZero() && !time.Unix(0, t.UnixNano()).Equal(t) {
 			return 0, fmt.Errorf("%w: %s at %s, expected a time in the years from 1678 to 2262", ErrTime, what, t.Format(time.RFC3339))
 		}
@@ -288,6 +292,11 @@ func (p *importer) checkImport(item *Import) (seq int64, err error) {
 	for _, t := range []time.Time{item.NotBefore, item.Expires} {
 		if !t.IsZero() && t.Sub(wall) > MaxDelay {
 			return 0, fmt.Errorf("%w: %s from now, allowed are up to %s", ErrTime, t.Sub(wall), MaxDelay)
+		}
+	}
+	if item.Progress != "" {
+		if err := CheckProgress(item.Progress); err != nil {
+			return 0, err
 		}
 	}
 	return seq, nil

@@ -28,6 +28,9 @@ type Item struct {
 	Lease *Lease // not of an item that was popped for good
 
 	ResultTTL time.Duration // for how long its queue keeps what becomes of it; 0: not at all
+
+	Progress   string    // what the last holder that said anything has said of how far it is
+	ProgressAt time.Time // by the wall clock of the process that has heard it; zero: not known
 }
 
 // itemOf is an item as a pop or a peek returns it, without its lease.
@@ -50,6 +53,8 @@ func itemOf(f *layout.Item) (Item, error) {
 		Dead:       shownDead(f),
 		Expires:    f.Envelope.Expires,
 		ResultTTL:  f.Envelope.Asks.TTL(),
+		Progress:   f.Envelope.Progress,
+		ProgressAt: reportedAt(&f.Envelope.Past),
 	}
 	return item, nil
 }

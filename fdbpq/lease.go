@@ -158,6 +158,8 @@ type Settled struct {
 	Holder string // of the lease, if the item was leased
 	Result Kept   // of AckWith
 	Events []Event
+
+	Dropped bool // of Report: there was no room for the text
 }
 
 // Ack deletes the item. It also works when the lease has run out and the item was not
@@ -365,10 +367,25 @@ func (q Queue) Terminate(tx kv.Tx, lease Lease, reason string) (Settled, error) 
 
 // Extend makes the lease last for d from now.
 func (q Queue) Extend(tx kv.Tx, lease Lease, d time.Duration) (Settled, error) {
+	return q.extend(tx, lease, d, nil)
+}
+
+// Report is Extend, and the item remembers the text as its progress, in place of what was said before, until it ends: whoever leases it next
+// gets the text, and so does who finds it as a dead letter. Where a text that is longer than the one before has no room, it is dropped, and
+// the lease is extended all the same. ErrProgress, without effect: the text is not allowed.
+func (q Queue) Report(tx kv.Tx, lease Lease, d time.Duration, text string) (Settled, error) {
+	if err := CheckProgress(text); err != nil {
+		return Settled{}, err
+	}
+	return q.extend(tx, lease, d, &text)
+}
+
+func (q Queue) extend(tx kv.Tx, lease Lease, d time.Duration, text *string) (Settled, error) {
 	if d <= 0 || d > MaxLease {
 		return Settled{}, fmt.Errorf("lease of %s: allowed are more than 0s, up to %s", d, MaxLease)
 	}
 	var extended *Lease
+	dropped := false
 	settled, err := q.settle(tx, lease, "", whileItLasts, func(qtx *queueTx, l *layout.Item) error {
 		if err := qtx.store.room.goesBack(); err != nil {
 			return err
@@ -379,11 +396,16 @@ func (q Queue) Extend(tx kv.Tx, lease Lease, d time.Duration) (Settled, error) {
 		}
 		longer := *l
 		longer.Due = now + int64(d)
+		if text != nil {
+			if dropped, err = qtx.progress.replace(&longer, *text, now); err != nil {
+				return err
+			}
+		}
 		qtx.change(l, &longer)
 		extended = qtx.leases.of(&longer)
 		return nil
 	})
-	settled.Lease = extended
+	settled.Lease, settled.Dropped = extended, dropped
 	return settled, err
 }
 

@@ -33,6 +33,7 @@ const (
 	settleReturn    settlement = "return"
 	settleBack      settlement = "give back"
 	settleExtend    settlement = "extend"
+	settleReport    settlement = "report" // what would be a reason otherwise
 	settleTerminate settlement = "terminate"
 )
 
@@ -86,8 +87,11 @@ func (m *model) settle(l heldLease, at moment, what settlement, d time.Duration,
 		gone := *item
 		m.done(q, gone.number, at.now)
 		m.moveToDeadLetters(q, at, gone, cmp.Or(reason, "terminated"), &out)
-	case settleExtend:
+	case settleExtend, settleReport:
 		item.due = at.now + int64(d)
+		if what == settleReport {
+			out.Kept = string(q.report(at, item, reason))
+		}
 		out.Items = []itemView{{
 			ID: item.id, Fence: item.fence, KeyFence: item.keyFence, Expires: at.display(item.due), number: item.number, generation: q.generation,
 		}}
@@ -105,6 +109,17 @@ func (m *model) settle(l heldLease, at moment, what settlement, d time.Duration,
 		m.endLease(q, at, item, "nak", reason, at.now, nil, &out)
 	}
 	return out
+}
+
+// report keeps what the holder of an item has said, unless that is longer than before, and the queue has as many bytes as it may have.
+func (q *modelQueue) report(at moment, item *modelItem, text string) fdbpq.Kept {
+	grown := *item
+	grown.progress, grown.progressAt = text, at.display(at.now)
+	if _, bytes := amount(q.items); grown.overhead() > item.overhead() && q.config.MaxBytes > 0 && bytes > q.config.MaxBytes {
+		return fdbpq.KeptDropped
+	}
+	*item = grown
+	return ""
 }
 
 // reinstate puts a leased item back where it was, or was moved to.
@@ -152,7 +167,7 @@ func (m *model) moveToDeadLetters(q *modelQueue, at moment, item modelItem, reas
 	grave := m.create(name)
 	buried := modelItem{
 		priority: item.priority, seq: m.place(grave, 0), payload: item.payload, headers: item.headers, pushed: item.pushed,
-		key: item.key, attempts: item.attempts, state: fdbpq.StateReady,
+		key: item.key, attempts: item.attempts, progress: item.progress, progressAt: item.progressAt, state: fdbpq.StateReady,
 		dead: fdbpq.DeadLetter{
 			Reason: reason, Origin: q.name, OriginID: item.id, At: time.Unix(0, at.wall.UnixNano()),
 			Deliveries: item.deliveries(), Interruptions: item.interruptions,

@@ -91,6 +91,8 @@ type modelItem struct {
 	since          int64 // when its last lease began
 	holder         string
 	attempts       modelAttempts
+	progress       string        // what a holder has said of it
+	progressAt     int64         // when
 	spent          int64         // when its delivery took tokens
 	tokenBack      bool          // that of the queue came back
 	keyTokenBack   bool          // that of its key did
@@ -162,6 +164,8 @@ type itemView struct {
 	Cause      string
 	Backoff    time.Duration // of a leased item, if it is given back now
 	ResultTTL  time.Duration
+	Progress   string // its bytes
+	ProgressAt int64
 
 	number       int    // the model's
 	generation   int    // of the model's queue when it gave this lease
@@ -405,7 +409,7 @@ func (i *modelItem) size() int64 { return int64(len(i.payload) + len(i.headers))
 
 // overhead is what the item's texts take beyond 512 bytes: a unique value has two rows, a key four.
 func (i *modelItem) overhead() int64 {
-	n := 2*len(i.unique) + 4*len(i.key) + len(i.dead.Reason) + len(i.dead.Origin) + len(i.dead.OriginID)
+	n := 2*len(i.unique) + 4*len(i.key) + len(i.progress) + len(i.dead.Reason) + len(i.dead.Origin) + len(i.dead.OriginID)
 	for _, a := range i.attempts.all() {
 		for _, number := range []int64{a.N, a.Start, a.End} {
 			n += 1 + (bits.Len64(uint64(number))+7)/8
@@ -431,6 +435,7 @@ func (i *modelItem) stored() itemView {
 		v.Unique, v.UntilLease = i.unique, i.untilLeased && i.unique != ""
 	}
 	v.Holder, v.Held, v.Attempts, v.Cause, v.ResultTTL = i.holder, i.ofLink, i.attempts.all(), i.cause(), i.asks
+	v.Progress, v.ProgressAt = digest(i.progress), i.progressAt
 	if i.state != fdbpq.StateReady && !i.ofLink {
 		v.Due = i.due
 	}
@@ -442,6 +447,7 @@ func (i *modelItem) stored() itemView {
 
 func (q *modelQueue) leased(i *modelItem, at moment) itemView {
 	v := i.view()
+	v.ResultTTL, v.Progress, v.ProgressAt = i.asks, digest(i.progress), i.progressAt
 	v.generation, v.Backoff, v.backoff = q.generation, q.backoff(i), string(q.config.Backoff)
 	v.Fence, v.KeyFence, v.Expires = i.fence, i.keyFence, at.display(i.due)
 	return v

@@ -30,6 +30,7 @@ type importItem struct {
 	key                string
 	keyFence           int64
 	attempts           []modelAttempt
+	progress           string
 	resultTTL          time.Duration
 }
 
@@ -51,7 +52,7 @@ func importOf(queue string, items []importItem) operation {
 					Priority: item.priority, Payload: []byte(item.payload), Headers: []byte(item.headers),
 					Pushed: wallStart, Deliveries: item.deliveries, Endings: item.endings, Fence: item.fence, Dead: &item.dead,
 					Unique: item.unique, UniqueUntilLeased: item.untilLeased, Key: item.key, KeyFence: item.keyFence,
-					ResultTTL: item.resultTTL,
+					ResultTTL: item.resultTTL, Progress: item.progress,
 				}
 				if item.id != "" {
 					one.ID = parseID(item.id)
@@ -123,6 +124,8 @@ func (m *model) importOne(q *modelQueue, at moment, item importItem, answer impo
 		return importedView{Err: "place"}
 	case badResultTTL(item.resultTTL), max(item.notBefore, item.expires) > fdbpq.MaxDelay:
 		return importedView{Err: "time"}
+	case strings.Contains(item.progress, "\n"):
+		return importedView{Err: "progress"}
 	case item.keyFence != 0 && item.key == "" || item.keyFence > (at.now+int64(fdbpq.MaxDelay))/1000:
 		return importedView{Err: "key"}
 	}
@@ -140,7 +143,7 @@ func (m *model) importOne(q *modelQueue, at moment, item importItem, answer impo
 		id: item.id, priority: item.priority, seq: home.seq, tie: home.tie, payload: item.payload, headers: item.headers,
 		pushed: wallStart.UnixNano(), state: fdbpq.StateReady, interruptions: item.endings.Interruptions, returns: item.endings.Returns, dead: item.dead,
 		unique: item.unique, untilLeased: item.untilLeased, key: item.key, asks: askedFor(item.resultTTL),
-		attempts: packed(lastAttempts(item.attempts, int(q.config.Attempts))),
+		attempts: packed(lastAttempts(item.attempts, int(q.config.Attempts))), progress: item.progress,
 	}
 	added.failures = item.endings.Failures
 	for added.deliveries() < item.deliveries { // what is not explained has failed
@@ -228,6 +231,9 @@ func (w *world) importing(rng *rand.Rand) operation {
 		case 6:
 			item.unique, item.untilLeased = "", false
 			item.dead = fdbpq.DeadLetter{Reason: "expired", Origin: "elsewhere", OriginID: "there", At: time.Unix(0, rng.Int64()), Deliveries: rng.Int64N(4), Interruptions: rng.Int64N(2)}
+		}
+		if rng.IntN(8) == 0 {
+			item.progress = pick(rng, "1/3", strings.Repeat("p", 700), "two\nlines")
 		}
 		if rng.IntN(6) == 0 {
 			item.id, item.priority = "", w.priority(rng)

@@ -94,6 +94,7 @@ func (m *model) requeue(id knownID, to string, at moment, got outcome) outcome {
 func (m *model) requeued(home *modelQueue, letter modelItem, answer pushedView, at moment) modelItem {
 	again := modelItem{
 		id: answer.ID, tie: placeOf(answer.ID).tie, seq: m.place(home, answer.Seq), priority: letter.lastPriority(), key: letter.key, attempts: letter.attempts,
+		progress: letter.progress, progressAt: letter.progressAt,
 		payload: letter.payload, headers: letter.headers, pushed: at.wall.UnixNano(), state: fdbpq.StateReady,
 	}
 	if ttl := home.config.TTL; ttl > 0 {

@@ -34,10 +34,15 @@ func settleOf(l heldLease, what settlement, d time.Duration, reason string) oper
 				settled, err = q.GiveBack(tx, lease, reason)
 			case settleExtend:
 				settled, err = q.Extend(tx, lease, d)
+			case settleReport:
+				settled, err = q.Report(tx, lease, d, reason)
 			case settleTerminate:
 				settled, err = q.Terminate(tx, lease, reason)
 			}
 			out := outcome{Events: eventsOf(settled.Events), Kept: string(settled.Result)}
+			if settled.Dropped {
+				out.Kept = string(fdbpq.KeptDropped)
+			}
 			if l := settled.Lease; l != nil {
 				out.Items = []itemView{{ID: l.ID().String(), Fence: l.Fence, KeyFence: l.KeyFence, Expires: l.Expires.UnixNano(), queue: l.Queue, token: string(l.Token())}}
 			}

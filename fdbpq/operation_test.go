@@ -91,6 +91,8 @@ func kindOf(err error) string {
 		return "no fence"
 	case errors.Is(err, fdbpq.ErrAttempts):
 		return "attempts"
+	case errors.Is(err, fdbpq.ErrProgress):
+		return "progress"
 	case errors.Is(err, fdbpq.ErrUnique):
 		return "unique"
 	case errors.Is(err, fdbpq.ErrAnotherKey):
@@ -159,6 +161,7 @@ func viewOf(item *fdbpq.Item) itemView {
 	}
 	if l := item.Lease; l != nil {
 		v.Fence, v.KeyFence, v.Expires, v.Backoff, v.queue, v.token = l.Fence, l.KeyFence, l.Expires.UnixNano(), l.Backoff, l.Queue, string(l.Token())
+		v.ResultTTL, v.Progress, v.ProgressAt = item.ResultTTL, digest([]byte(item.Progress)), nanos(item.ProgressAt)
 	}
 	return v
 }
@@ -168,6 +171,7 @@ func storedViewOf(stored *fdbpq.StoredItem) itemView {
 	v.State, v.Due, v.Since, v.Fence, v.KeyFence, v.Until = stored.State, stored.Due, stored.Since, stored.Fence, stored.KeyFence, stored.Expires
 	v.Holder, v.Held, v.Attempts, v.Cause = stored.Holder, stored.Held, attemptsOf(stored.Attempts), stored.Cause
 	v.Unique, v.UntilLease, v.KeyAhead, v.ResultTTL = stored.Unique, stored.UniqueUntilLeased, stored.KeyAhead, stored.ResultTTL
+	v.Progress, v.ProgressAt = digest([]byte(stored.Progress)), nanos(stored.ProgressAt)
 	return v
 }
 

@@ -151,6 +151,7 @@ var meetings = []func(*world) operation{
 	func(w *world) operation { return settleOf(w.lease0(), settleReturn, 0, "") },
 	func(w *world) operation { return settleOf(w.lease0(), settleBack, 0, "") },
 	func(w *world) operation { return settleOf(w.lease0(), settleExtend, time.Hour, "") },
+	func(w *world) operation { return settleOf(w.lease0(), settleReport, time.Hour, "1/3") },
 	func(w *world) operation { return settleOf(w.lease0(), settleTerminate, 0, "") },
 	func(w *world) operation { return removeOf(w.ids[len(w.ids)-1]) },
 	pushOfKey(-5, 0),

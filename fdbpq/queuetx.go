@@ -369,6 +369,7 @@ type rowParts struct {
 	keyLimits  keyLimits
 	keyWaits   keyWaits
 	lists      lists
+	progress   progress
 	rates      rates
 	reasons    reasons
 	results    results
@@ -380,7 +381,7 @@ type rowParts struct {
 func rowPartsOf(q *queueRows) rowParts {
 	return rowParts{
 		answers{q}, attemptLog{q}, capacity{q}, contents{q}, explains{q}, fairIndex{q}, fences{q}, ids{q}, keyIndex{q}, keyInfos{q},
-		keyLimits{q}, keyWaits{q}, lists{q}, rates{q}, reasons{q}, results{q}, settings{q}, timers{q}, unique{q},
+		keyLimits{q}, keyWaits{q}, lists{q}, progress{q}, rates{q}, reasons{q}, results{q}, settings{q}, timers{q}, unique{q},
 	}
 }
 

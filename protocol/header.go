@@ -56,6 +56,8 @@ const (
 	HeaderAck          = "PQ-Ack"
 	HeaderLeaseExpires = "PQ-Lease-Expires"
 	HeaderBackoff      = "PQ-Backoff"
+	HeaderProgress     = "PQ-Progress"    // what the last holder that said anything has said of how far it is
+	HeaderProgressAt   = "PQ-Progress-At" // when it did
 	HeaderAttempts     = "PQ-Attempts"
 	HeaderNumPending   = "PQ-Num-Pending"
 	HeaderState        = "PQ-State"
@@ -105,6 +107,7 @@ const (
 	HeaderDeadLetter = "PQ-Dead-Letter" // of a dead item: the queue that has it now
 	HeaderNext       = "PQ-Next"        // of an item handed over: the queue that has it now, or link:<name>
 	HeaderNextID     = "PQ-Next-Id"     // its id there
+	HeaderNote       = "PQ-Note"        // of an extension: dropped, if there was no room for what it said
 	HeaderResult     = "PQ-Result"      // of a settlement: what became of its result; of a result without its bytes: dropped
 )
 

@@ -81,6 +81,8 @@ type Item struct {
 	Cause        string              `json:"cause,omitempty"`         // of lists: why its last lease failed
 	LastAttempts []Attempt           `json:"last_attempts,omitempty"` // the last attempts, if they were asked for
 	Backoff      string              `json:"backoff,omitempty"`       // of a lease: how long the item stays away if it is given back now
+	Progress     string              `json:"progress,omitempty"`      // what the last holder that said anything has said of how far it is
+	ProgressAt   time.Time           `json:"progress_at,omitzero"`    // when it did
 	Schedule     string              `json:"schedule,omitempty"`      // the schedule that has pushed the item
 	ScheduledAt  time.Time           `json:"scheduled_at,omitzero"`   // the time for which it did
 	Source       *ItemSource         `json:"source,omitempty"`        // the message of which a source has made the item
@@ -164,6 +166,7 @@ type ListRequest struct {
 	Preview int `json:"preview,omitempty"` // bytes of each payload, up to MaxPreview; not with Bodies
 
 	Attempts bool `json:"attempts,omitempty"` // with LastAttempts
+	Progress bool `json:"progress,omitempty"` // with Progress of the items
 }
 
 // Page is the answer to a ListRequest.
@@ -199,6 +202,9 @@ type Listed struct {
 	ResultTTL Duration `json:"result_ttl,omitzero"` // for how long the queue keeps what becomes of the item
 
 	LastAttempts []Attempt `json:"last_attempts,omitempty"` // the last attempts, if they were asked for and fit
+
+	Progress   string    `json:"progress,omitempty"`   // what the last holder that said anything has said of how far it is, if it was asked for and fits
+	ProgressAt time.Time `json:"progress_at,omitzero"` // when it did
 
 	// Headers is nil if a value is not UTF-8, which JSON cannot carry, or if the item does not fit into an answer
 	// with its headers. Dead is nil if it does not fit either.

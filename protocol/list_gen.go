@@ -26,5 +26,7 @@ func (i *Listed) Item() Item {
 		Attempts:     i.Attempts,
 		Cause:        i.Cause,
 		LastAttempts: i.LastAttempts,
+		Progress:     i.Progress,
+		ProgressAt:   i.ProgressAt,
 	}
 }

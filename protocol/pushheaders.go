@@ -87,6 +87,8 @@ var ItemHeaders = func() []ItemHeader {
 		{Name: HeaderFence, Field: "Fence", Back: "Fence", Type: int64(0), Needed: true},
 		{Name: HeaderKeyFence, Field: "KeyFence", Back: "KeyFence", Type: int64(0), Needed: true},
 		{Name: HeaderBackoff, Field: "Backoff", Type: Duration(0)},
+		{Name: HeaderProgress, Field: "Progress", Back: "Progress", Type: ""},
+		{Name: HeaderProgressAt, Field: "ProgressAt", Back: "ProgressAt", Type: time.Time{}},
 
 		{Name: HeaderState, Field: "State", Type: ""},
 		{Name: HeaderNotBefore, Field: "Due", Back: "NotBefore", Type: time.Time{}},

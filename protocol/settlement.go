@@ -22,14 +22,14 @@ const (
 
 // Results of settlements in a bundle: the first words of their lines.
 const (
-	ResultOK    = "+OK"  // followed by the end of an extended lease, or by what became of a result
+	ResultOK    = "+OK"  // followed by the end of an extended lease, and by what became of a result, or of what an extension said
 	ResultError = "-ERR" // followed by the code, the reason or -, and a text
 )
 
 // Settled is what one line of the answer to a bundle of settlements says.
 type Settled struct {
 	Until   string // when the lease ends, of one that was extended
-	Kept    string // what became of the result, of a settlement with one: see HeaderResult
+	Kept    string // what became of the result, of a settlement with one: see HeaderResult; ResultDropped of an extension: see HeaderNote
 	Refused *Error // why the settlement took no effect
 }
 
@@ -40,7 +40,7 @@ func ReadSettled(line string) (s Settled, ok bool) {
 		case ResultKept, ResultNone, ResultDropped:
 			s.Kept = more
 		default:
-			s.Until = more
+			s.Until, s.Kept, _ = strings.Cut(more, " ")
 		}
 		return s, true
 	}

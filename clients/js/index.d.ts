@@ -329,6 +329,12 @@ export interface Item<Data = any, Returned = any> {
   readonly leaseExpires: Date | undefined;
   /** How long a leased item stays away if a plain `nak` gives it back now, in milliseconds; 0: the queue has no backoff. */
   readonly backoff: number;
+  /**
+   * What the last holder that said anything has said of how far it is, with `report`: a worker goes on from there. `""` if none has, or the
+   * item leaves no room for it in a message.
+   */
+  readonly progress: string;
+  readonly progressAt: Date | undefined;
   /** The schedule that has pushed the item, `""` if none has, and the time for which it did. */
   readonly schedule: string;
   readonly scheduledAt: Date | undefined;
@@ -391,6 +397,12 @@ export interface Item<Data = any, Returned = any> {
   term(reason?: string, options?: CallOptions): Promise<void>;
   /** Work in progress: the lease starts afresh, for as long as it was given. */
   extend(options?: CallOptions): Promise<void>;
+  /**
+   * Extends the lease as `extend` does, and says how far the work is: up to 4 KiB of text in one line, such as JSON. The item keeps the text
+   * in place of the one before, until it ends. Whoever looks at it sees the text, and the next holder gets it as `progress`, so a job that is
+   * interrupted goes on where it was. It resolves to false if there is no room for the text.
+   */
+  report(text: string, options?: CallOptions): Promise<boolean>;
   /**
    * Extends the lease until `stop` is called or the item is settled. `signal` is for the work on the
    * item: it aborts when the lease is lost, with a {@link LeaseLostError} as its reason, or with the

@@ -175,7 +175,7 @@ func (e *exporting) write(s *session.Session, q *client.Queue, out io.Writer, to
 	export.Definitions = e.definitions
 	lists := make([]iter.Seq2[client.Listed, error], len(e.states))
 	for i, state := range e.states {
-		lists[i] = q.List(s.Context, client.ListOptions{State: state, Bodies: true, Attempts: true, Page: exportPage})
+		lists[i] = q.List(s.Context, client.ListOptions{State: state, Bodies: true, Attempts: true, Progress: true, Page: exportPage})
 	}
 	for l, err := range ahead(merged(lists)) {
 		if err != nil {

@@ -31,7 +31,7 @@ func list(in *input) (*answer, *refusal) {
 		}
 		ask.Preview = int(*preview)
 	}
-	for name, to := range map[string]*bool{"bodies": &ask.Bodies, "attempts": &ask.Attempts} {
+	for name, to := range map[string]*bool{"bodies": &ask.Bodies, "attempts": &ask.Attempts, "progress": &ask.Progress} {
 		var why *refusal
 		if *to, why = in.flag(name); why != nil {
 			return nil, why

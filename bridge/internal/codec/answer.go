@@ -110,6 +110,13 @@ func (w *HeaderWriter) Asks(item *fdbpq.Item) {
 	}
 }
 
+// Progress writes what a holder has said of how far it is, if there is room: its words must not make the item undeliverable.
+func (w *HeaderWriter) Progress(item *fdbpq.Item, room *int) {
+	if item.Progress != "" && w.optional(protocol.HeaderProgress, item.Progress, room) && !item.ProgressAt.IsZero() {
+		w.optional(protocol.HeaderProgressAt, TimeText(item.ProgressAt), room)
+	}
+}
+
 // Behind writes how many items are left behind the answered ones.
 func (w *HeaderWriter) Behind(n int64) { w.number(protocol.HeaderNumPending, max(0, n)) }
 

@@ -44,6 +44,8 @@ func isShown(key string) bool {
 		protocol.HeaderFence,
 		protocol.HeaderKeyFence,
 		protocol.HeaderBackoff,
+		protocol.HeaderProgress,
+		protocol.HeaderProgressAt,
 		protocol.HeaderState,
 		protocol.HeaderExpires,
 		protocol.HeaderHeld,
@@ -130,6 +132,8 @@ func readBack(item *fdbpq.Import, key, value string) (known bool, f *failure.Fai
 		item.Fence, f = parseNumber(key, value)
 	case protocol.HeaderKeyFence:
 		item.KeyFence, f = parseNumber(key, value)
+	case protocol.HeaderProgressAt:
+		item.ProgressAt, f = ParseTime(key, value)
 	case protocol.HeaderNotBefore:
 		item.NotBefore, f = ParseTime(key, value)
 	case protocol.HeaderExpires:

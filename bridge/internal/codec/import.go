@@ -102,6 +102,8 @@ func readImportHeader(i *fdbpq.Import, key, value string) (f *failure.Failure) {
 		i.Headers, f = appendHeader(i.Headers, key, []string{value})
 	case protocol.HeaderAttempts:
 		i.Attempts, f = readAttempts(value)
+	case protocol.HeaderProgress:
+		i.Progress, f = parseProgress(key, value)
 	default:
 		if !isIgnored(key) {
 			f = failure.Newf(400, "header %s is none of an import: expected %s, or what else comes with an item", failure.Quote(key), protocol.HeaderID)

@@ -123,7 +123,11 @@ func (l *Limit) frame(t texts) int {
 // bundled bounds the bytes of an item in a bundle.
 func (l *Limit) bundled(queue string, item *fdbpq.Item) int {
 	values := asked(item)
-	return int(item.Size) + l.frame(textsOf(queue, item)) + values.room()
+	n := int(item.Size) + l.frame(textsOf(queue, item)) + values.room()
+	if item.Progress != "" {
+		n += lineOf(protocol.HeaderProgress, len(item.Progress)) + lineOf(protocol.HeaderProgressAt, maxTimeText)
+	}
+	return n
 }
 
 // asked are the values that an answer to a pop shows, see [HeaderWriter.Asks].

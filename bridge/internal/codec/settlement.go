@@ -39,6 +39,8 @@ type Settlement struct {
 	Reason string         // of a nack, a term, or a back
 	Next   *PopRequest    // of a +NXT
 	Result []byte         // of an ack; nil: it has none, and one without bytes is none, too, but was given
+
+	Progress string // of a +WPI: how far the holder is; "": it does not say
 }
 
 // ReadSettlement reads a settlement.
@@ -87,7 +89,7 @@ func (w *Wire) open(s *Settlement, on *subjects.Subject) (t Terms, f *failure.Fa
 	return t, f
 }
 
-const settleForms = `"", +ACK, +ACK <result>, +OK, -NAK, -NAK {"delay":<ns>,"reason":"..."}, -NAK 5s, +BACK [reason], +WPI, +TERM [reason] or +NXT [pop request]`
+const settleForms = `"", +ACK, +ACK <result>, +OK, -NAK, -NAK {"delay":<ns>,"reason":"..."}, -NAK 5s, +BACK [reason], +WPI [progress], +TERM [reason] or +NXT [pop request]`
 
 // readWord reads the kind of a settlement, and returns the text behind +NXT.
 func (s *Settlement) readWord(body []byte) (rest []byte, f *failure.Failure) {
@@ -120,7 +122,10 @@ func (s *Settlement) readWord(body []byte) (rest []byte, f *failure.Failure) {
 	case protocol.SettleNext:
 		s.Kind = SettleNext
 	case protocol.SettleProgress:
-		s.Kind = SettleProgress
+		if s.Kind = SettleProgress; len(rest) > 0 {
+			s.Progress, f = parseProgress("the text behind "+protocol.SettleProgress, string(rest))
+			return nil, f
+		}
 	default:
 		return nil, failure.Newf(400, "a settlement is %s: expected %s", failure.Quote(string(verb)), settleForms)
 	}
@@ -128,6 +133,13 @@ func (s *Settlement) readWord(body []byte) (rest []byte, f *failure.Failure) {
 		return nil, errFollowed(behind)
 	}
 	return rest, nil
+}
+
+func parseProgress(what, text string) (string, *failure.Failure) {
+	if fdbpq.CheckProgress(text) != nil {
+		return "", failure.Newf(400, "%s has %d bytes, %s: expected up to %d bytes of UTF-8 without control characters", what, len(text), failure.Quote(text), fdbpq.MaxProgress)
+	}
+	return text, nil
 }
 
 func errFollowed(rest []byte) *failure.Failure {
@@ -329,7 +341,7 @@ func (s *BundledSettlement) readWithin(body []byte) *failure.Failure {
 type Result struct {
 	Failure *failure.Failure
 	Expires time.Time  // when the lease ends now, if it was extended
-	Kept    fdbpq.Kept // what became of the result, if there is one
+	Kept    fdbpq.Kept // what became of the result, if there is one; of an extension KeptDropped alone
 }
 
 // AppendResults appends a line for each settlement, without the texts of failures if the answer has no room for
@@ -358,6 +370,9 @@ func appendResults(to []byte, results []Result, texts bool) []byte {
 			}
 		case !r.Expires.IsZero():
 			to = AppendTime(append(append(to, protocol.ResultOK...), ' '), r.Expires)
+			if r.Kept != "" {
+				to = append(append(to, ' '), r.Kept...)
+			}
 		case r.Kept != "":
 			to = append(append(append(to, protocol.ResultOK...), ' '), r.Kept...)
 		default:

@@ -1,6 +1,7 @@
 package pops
 
 import (
+	"math"
 	"strconv"
 
 	"github.com/nats-io/nats.go"
@@ -87,6 +88,7 @@ var endOfBatch = nats.Header{
 func (l *answers) answerItem(r *pop, item *fdbpq.Item, behind int64) *failure.Failure {
 	l.writeHeaders(r, item, behind)
 	room := l.Limit.Left(&l.header, item.Size)
+	l.header.Progress(item, &room)
 	l.header.Endings(item, &room)
 	l.header.Backoff(item.Lease, &room)
 	m := nats.Msg{Subject: r.Msg.Reply, Header: l.header.Finish(), Data: item.Payload}
@@ -118,6 +120,7 @@ func (l *answers) answerBundle(r *pop) *failure.Failure {
 	for i := range r.found {
 		item := &r.found[i]
 		l.writeHeaders(r, item, r.ready+int64(len(r.found)-1-i))
+		l.header.Progress(item, new(math.MaxInt)) // it has its room
 		l.header.Endings(item, &room)
 		l.header.Backoff(item.Lease, &room)
 		l.lines = append(l.header.AppendLines(l.lines[:0]), item.Headers...)

@@ -86,6 +86,7 @@ func (g *get) send(l *Desk, w *codec.HeaderWriter) {
 	w.Stored(item, l.Store.Display)
 	w.Behind(g.ready)
 	room := l.Limit.Left(w, item.Size)
+	w.Progress(&item.Item, &room)
 	w.Retries(item, g.attempts, &room)
 	if g.explains {
 		w.Explain(g.explained.Answer(time.Now()), room)

@@ -1,6 +1,8 @@
 package reads
 
 import (
+	"time"
+
 	"github.com/pqbridge/pqbridge/bridge/internal/codec"
 	"github.com/pqbridge/pqbridge/bridge/internal/desk"
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
@@ -14,6 +16,7 @@ type list struct {
 	jsonQuery
 	page     fdbpq.Listing
 	attempts bool // with the attempts of the items
+	progress bool // with their progress
 }
 
 func List(subjects.Verb) desk.Work { return new(list) }
@@ -22,7 +25,7 @@ func (l *list) Expects() int { return l.page.Limit / listedPart }
 
 func (l *list) Read(*codec.Wire) *failure.Failure {
 	l.page.Limit = protocol.DefaultListLimit
-	f := codec.ReadOptions(l.Msg, l.Subject.Verb.String(), "limit, after, state, min, max, key, holder, bodies, preview, attempts", l.field)
+	f := codec.ReadOptions(l.Msg, l.Subject.Verb.String(), "limit, after, state, min, max, key, holder, bodies, preview, attempts, progress", l.field)
 	if b := l.page.Band; f == nil && b != nil && b.Low > b.High {
 		f = failure.Newf(400, "min is %d and max is %d: expected min to be no more than max", b.Low, b.High)
 	}
@@ -46,6 +49,8 @@ func (l *list) field(name string, value any) (known bool, f *failure.Failure) {
 		l.page.Bodies, f = codec.ReadBool(name, value)
 	case "attempts":
 		l.attempts, f = codec.ReadBool(name, value)
+	case "progress":
+		l.progress, f = codec.ReadBool(name, value)
 	case "holder":
 		l.page.Holder, f = codec.ReadHolder(name, value)
 	case "preview":
@@ -98,6 +103,9 @@ func (l *list) Find(v *View) error {
 				return err
 			}
 		}
+		if l.progress {
+			item.Progress, item.ProgressAt = page.Items[i].Progress, page.Items[i].ProgressAt.UTC()
+		}
 		text, err := protocol.Marshal(item)
 		if err != nil {
 			return err
@@ -128,6 +136,7 @@ func fitting(l *protocol.Listed, text []byte, space int) ([]byte, error) {
 	for _, leaveOut := range []func(){
 		func() { l.Body, l.Preview = nil, nil },
 		func() { l.LastAttempts = nil },
+		func() { l.Progress, l.ProgressAt = "", time.Time{} },
 		func() { l.Cause = "" },
 		func() { l.Headers = nil },
 		func() { l.Dead = nil },

@@ -106,7 +106,11 @@ func (s *Settlement) Apply(at *desk.ChangeTx) ([]fdbpq.Event, error) {
 	case codec.SettleBack:
 		done, err = at.Queue.GiveBack(at.Tx, s.Lease, s.Reason)
 	case codec.SettleProgress:
-		done, err = at.Queue.Extend(at.Tx, s.Lease, s.Leased)
+		if s.Progress == "" {
+			done, err = at.Queue.Extend(at.Tx, s.Lease, s.Leased)
+		} else {
+			done, err = at.Queue.Report(at.Tx, s.Lease, s.Leased, s.Progress)
+		}
 	case codec.SettleTerm:
 		done, err = at.Queue.Terminate(at.Tx, s.Lease, s.Reason)
 	case codec.SettleReturn:
@@ -117,7 +121,9 @@ func (s *Settlement) Apply(at *desk.ChangeTx) ([]fdbpq.Event, error) {
 		s.Failure = failure.Explain(err)
 		return nil, nil
 	}
-	s.renewed, s.kept = done.Lease, done.Result
+	if s.renewed, s.kept = done.Lease, done.Result; done.Dropped {
+		s.kept = fdbpq.KeptDropped
+	}
 	return done.Events, err
 }
 
@@ -128,6 +134,9 @@ func (s *Settlement) Answer(re *request.Responder) {
 		switch {
 		case s.renewed != nil:
 			m.Header = nats.Header{protocol.HeaderLeaseExpires: {codec.TimeText(s.renewed.Expires)}}
+			if s.kept == fdbpq.KeptDropped {
+				m.Header[protocol.HeaderNote] = []string{protocol.ResultDropped}
+			}
 		case s.Result != nil:
 			m.Header = nats.Header{protocol.HeaderResult: {string(s.kept)}}
 		}
@@ -230,7 +239,7 @@ func (b *bundle) ended(s *Settlement) {
 	switch r.Failure = s.Failure; {
 	case s.Failure != nil:
 	case s.renewed != nil:
-		r.Expires = s.renewed.Expires
+		r.Expires, r.Kept = s.renewed.Expires, s.kept
 	case s.Result != nil:
 		r.Kept = s.kept
 	}

@@ -158,11 +158,28 @@ export class Item extends ItemData {
 
   /** @param {import("../index.js").CallOptions} [given] */
   async extend(given) {
-    const options = checked(given, "extend", callOptions);
+    await this.#extend("+WPI", checked(given, "extend", callOptions));
+  }
+
+  /**
+   * @param {string} text
+   * @param {import("../index.js").CallOptions} [given]
+   */
+  async report(text, given) {
+    if (typeof text !== "string") throw new TypeError(`the progress is ${shown(text)}: expected a text`);
+    return this.#extend(`+WPI ${text}`.trimEnd(), checked(given, "report", callOptions));
+  }
+
+  /**
+   * @param {string} word
+   * @param {import("../index.js").CallOptions} options
+   */
+  async #extend(word, options) {
     if (this.#settled) throw new SettledError();
-    const m = await this.#send("extend", "+WPI", options);
+    const m = await this.#send("extend", word, options);
     const until = m?.get("PQ-Lease-Expires");
     if (until) this.leaseExpires = time(until);
+    return !m?.get("PQ-Note");
   }
 
   /** @param {{signal?: AbortSignal}} [given] */

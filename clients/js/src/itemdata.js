@@ -78,6 +78,9 @@ export class ItemData {
     this.dead = undefined;
     /** In milliseconds; 0: the queue has none. */
     this.backoff = 0;
+    this.progress = "";
+    /** @type {Date | undefined} */
+    this.progressAt = undefined;
     this.holder = "";
     this.attempts = 0;
     /** @type {import("../index.js").Attempt[]} */
@@ -138,6 +141,8 @@ export class ItemData {
     header("PQ-Result-TTL", milliseconds, (v) => (this.resultTtl = v));
     header("PQ-Backoff", milliseconds, (v) => (this.backoff = v));
     header("PQ-Holder", plain, (v) => (this.holder = v));
+    header("PQ-Progress", plain, (v) => (this.progress = v));
+    header("PQ-Progress-At", time, (v) => (this.progressAt = v));
     header("PQ-Attempts", (v) => (v.startsWith("[") ? attemptsOf(JSON.parse(v)) : small(v)), (v) => {
       if (typeof v !== "number") this.lastAttempts = v;
       this.attempts = typeof v === "number" ? v : (v.at(-1)?.n ?? 0);

@@ -68,8 +68,8 @@ export class Settlement extends Call {
     super({ op, queue: queue.name, subject: ack, body: result ? behind(`${word} `, result) : bytes(word), repeatable: true });
     this.of = queue;
     this.word = word;
-    /** Whether it goes alone: a line has no room for a result, nor for a reason of several lines. */
-    this.single = result !== undefined || /[\n\r]/.test(word);
+    /** Whether it goes alone: a line has no room for a result, nor for a reason of several lines, nor for a long text. */
+    this.single = result !== undefined || /[\n\r]/.test(word) || bytes(word).length > longestWord;
   }
 
   /** What it is in a message with others. */
@@ -79,6 +79,9 @@ export class Settlement extends Call {
 }
 
 const nothing = new Uint8Array(0);
+
+/** The bytes of a settlement with a reason. A message with many has 2 KiB for each. */
+const longestWord = 1100;
 
 /** @type {import("./lane.js").Kind} */
 export const settlements = {
@@ -91,8 +94,9 @@ export const settlements = {
       const { op, queue } = calls[i];
       const error = refusal(op, queue, line);
       if (error) return { error };
-      const until = line.slice("+OK ".length);
-      return { value: new Message(new Map(until ? [["PQ-Lease-Expires", [until]]] : []), nothing) };
+      const [until = "", note = ""] = line.slice("+OK ".length).split(" ");
+      const said = Object.entries({ "PQ-Lease-Expires": [until], "PQ-Note": [note] }).filter(([, [value]]) => value !== "");
+      return { value: new Message(new Map(said), nothing) };
     }),
   denied: () => false,
 };

@@ -132,11 +132,23 @@ class Item(ItemData):
 
     async def extend(self, *, timeout: Duration | None = None) -> None:
         """Work in progress: the lease starts afresh, for as long as it was given."""
+        await self._extend("+WPI", timeout)
+
+    async def report(self, text: str, *, timeout: Duration | None = None) -> bool:
+        """Extends the lease as extend does, and says how far the work is: up to 4 KiB of text in one line, such as JSON. The item
+        keeps the text in place of the one before, until it ends. Whoever looks at it sees the text, and the next holder gets it
+        as progress, so a job that is interrupted goes on where it was. It returns False if there is no room for the text."""
+        if not isinstance(text, str):
+            raise TypeError(f"the progress is {shown(text)}: expected a text")
+        return await self._extend(f"+WPI {text}".rstrip(), timeout)
+
+    async def _extend(self, word: str, timeout: Duration | None) -> bool:
         if self._settled:
             raise SettledError
-        until = await self._send("extend", "+WPI", timeout)
+        until, _, dropped = (await self._send("extend", word, timeout)).partition(" ")
         if until:
             self.lease_expires = time_of(until)
+        return not dropped
 
     def hold(self) -> Hold:
         """An asynchronous context manager that extends the lease. If the lease is lost all the same, it

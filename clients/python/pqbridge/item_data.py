@@ -79,6 +79,8 @@ _FIELDS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "PQ-Result-TTL": ("result_ttl", duration_of),
     "PQ-Backoff": ("backoff", duration_of),
     "PQ-Holder": ("holder", str),
+    "PQ-Progress": ("progress", str),
+    "PQ-Progress-At": ("progress_at", time_of),
     "PQ-Schedule": ("schedule", str),
     "PQ-Scheduled-At": ("scheduled_at", time_of),
 }
@@ -159,6 +161,10 @@ class ItemData:
         """How long the lease was asked for, in seconds; 0: the queue decides."""
         self.backoff = 0.0
         """How long a leased item stays away if a plain nak gives it back now, in seconds; 0: the queue has no backoff."""
+        self.progress = ""
+        """What the last holder that said anything has said of how far it is, with report: a worker goes on from there. "": none
+        has, or the item leaves no room for it in a message."""
+        self.progress_at: datetime | None = None
         self.result_ttl = 0.0
         """For how long the queue keeps what becomes of the item, in seconds; 0: its push did not ask for that, so a result
         would be dropped."""

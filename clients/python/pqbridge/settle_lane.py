@@ -18,6 +18,10 @@ _REFUSED = re.compile(r"-ERR ([1-9]\d{2}) (\S+)(?: (.*))?")
 _ANSWER = 40
 
 
+# The bytes of a settlement with a reason. One of more has a message of its own: a message with many has 2 KiB for each.
+_LONGEST_WORD = 1100
+
+
 class Settling(Joining):
     """A settlement under way. ack: the subject that settles the lease. result: what the work has brought, which a line of a
     message has no room for."""
@@ -30,7 +34,8 @@ class Settling(Joining):
         self.ack = ack
         self.word = word
         self.result = result
-        super().__init__(len(ack) + len(word) + len(result or b"") + 32, result is not None or "\n" in word or "\r" in word)
+        alone = result is not None or "\n" in word or "\r" in word or len(word.encode(errors="replace")) > _LONGEST_WORD
+        super().__init__(len(ack) + len(word) + len(result or b"") + 32, alone)
 
     def request(self) -> Request:
         word = self.word.encode()
@@ -40,7 +45,8 @@ class Settling(Joining):
         return f"{self.place.client.acks.written(self.ack)} {self.word}\n"
 
     async def go(self, deadline: Deadline) -> Landed:
-        """The answer is the time until which the lease lasts, "" if it is over."""
+        """The answer is the time until which the lease lasts, and "dropped" if there was no room for what was said with that; "" if it
+        is over."""
         lanes, name = self.place.client.lanes, self.place.name
         self.apart = self.apart or lanes.right("ack", name) is False
         landed = await lanes.go(("ack", name), ("ack", name), self, deadline, ship, _ANSWER)
@@ -57,7 +63,7 @@ async def _sent_alone(one: Settling, call: Call, deadline: Deadline) -> Landed:
         m = await call.send(client.mailbox, client.patience, deadline)
     except PQError as err:
         return Landed(error=err, open=call.open)
-    return Landed(m.get("PQ-Lease-Expires"))
+    return Landed(f"{m.get('PQ-Lease-Expires')} {m.get('PQ-Note')}".strip())
 
 
 async def ship(together: Bundle[Settling]) -> Sequence[Landed]:

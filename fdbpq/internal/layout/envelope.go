@@ -116,7 +116,11 @@ const (
 	tagDeadInterruptions
 	tagOverhead
 	tagAsks
-	tagNewest = tagAsks
+	_
+	tagProgress
+	_
+	tagReported
+	tagNewest = tagReported
 )
 
 // fields are those of an envelope as its row has them.
@@ -169,6 +173,8 @@ func (f *fields) number(tag int64) *int64 {
 		return &f.Overhead
 	case tagAsks:
 		return (*int64)(&f.Asks)
+	case tagReported:
+		return &f.Reported
 	}
 	return nil
 }
@@ -184,6 +190,8 @@ func (f *fields) text(tag int64) *string {
 		return &f.Holder
 	case tagAttempts:
 		return &f.Attempts
+	case tagProgress:
+		return &f.Progress
 	case tagDeadReason:
 		return &f.Dead.Reason
 	case tagDeadOrigin:
@@ -225,7 +233,7 @@ func (e *Envelope) Append(b []byte) []byte {
 			if *n != 0 {
 				b = tuple.AppendInt(tuple.AppendInt(b, tag), *n)
 			}
-		} else if text := f.text(tag); *text != "" {
+		} else if text := f.text(tag); text != nil && *text != "" {
 			b = tuple.AppendBytes(tuple.AppendInt(b, tag), []byte(*text))
 		}
 	}
@@ -327,7 +335,7 @@ func (f *fields) finish() error {
 	return nil
 }
 
-// freeOverhead is how many bytes of unique value, key, attempts and death an item has at no cost.
+// freeOverhead is how many bytes of unique value, key, attempts, progress and death an item has at no cost.
 const freeOverhead = 512
 
 // rowsOfKey is how many rows of an item have its key.
@@ -336,7 +344,7 @@ const rowsOfKey = 4
 // WithOverhead has the envelope say what its texts take in the item's rows, and returns that. What ordinary items have
 // costs nothing, so that they need no counter.
 func (e *Envelope) WithOverhead() int64 {
-	n := 2*len(e.Unique) + rowsOfKey*len(e.Key) + len(e.Attempts) + len(e.Dead.Reason) + len(e.Dead.Origin) + len(e.Dead.OriginID)
+	n := 2*len(e.Unique) + rowsOfKey*len(e.Key) + len(e.Attempts) + len(e.Progress) + len(e.Dead.Reason) + len(e.Dead.Origin) + len(e.Dead.OriginID)
 	e.Overhead = int64(max(0, n-freeOverhead))
 	return e.Overhead
 }
@@ -389,10 +397,14 @@ type Endings struct {
 type Past struct {
 	Holder   string // of a leased item: what its holder calls itself; "": nothing
 	Attempts string // see Attempts of package fdbpq
+	Progress string // what the last holder that said anything has said of how far it is
+	Reported int64  // when it did: wall clock, Unix nanoseconds; for display only
 }
 
 // kept is what goes with the item to another queue.
-func (p *Past) kept() Past { return Past{Attempts: p.Attempts} }
+func (p *Past) kept() Past {
+	return Past{Attempts: p.Attempts, Progress: p.Progress, Reported: p.Reported}
+}
 
 // TxSize is what the past adds to a transaction: zero bytes of attempts are escaped.
-func (p *Past) TxSize() int { return len(p.Holder) + 2*len(p.Attempts) }
+func (p *Past) TxSize() int { return len(p.Holder) + 2*len(p.Attempts) + len(p.Progress) }

@@ -18,7 +18,7 @@ func filled() Envelope {
 		Payload: []byte("p\x00"), Size: 5, HeaderSize: 3, Headers: []byte("h\x00h"), PushedAt: -1, Expires: 2, Tries: 3, Fence: 4, IDPriority: -5,
 		Dead:     Death{Reason: "r", Origin: "o\x00", OriginID: "id", At: time.Unix(6, 7), Deliveries: 8, Interruptions: 9},
 		MinFence: 10, ExtraAnswers: 11, Unique: "u\xff", UntilLeased: true, Key: "k\x00", Since: TakenAway, KeyFence: 12,
-		Past: Past{Holder: "w", Attempts: "\x00\xff"}, Endings: Endings{Interruptions: 13, Returns: 14, Unreceived: 15},
+		Past: Past{Holder: "w", Attempts: "\x00\xff", Progress: "1/3", Reported: 17}, Endings: Endings{Interruptions: 13, Returns: 14, Unreceived: 15},
 		TokensBack: TokenOfKey, Overhead: 16, Asks: 6,
 	}
 }
@@ -37,7 +37,8 @@ func TestFieldsAreReadAsWritten(t *testing.T) {
 	}
 	var fields fields
 	for tag := int64(tagHeaders); tag <= tagNewest; tag++ {
-		if known := tag == tagHeaders || fields.number(tag) != nil || fields.text(tag) != nil; !known {
+		known := tag == tagHeaders || fields.number(tag) != nil || fields.text(tag) != nil
+		if left := tag > tagAsks && tag%2 != 0; known == left { // fields since then are such that earlier programs may leave as they are
 			t.Errorf("no field has the tag %d", tag)
 		}
 	}

@@ -80,6 +80,11 @@ func (i *Item) Describe() string {
 	if i.Holder != "" {
 		f.Add("Held by", "%s", i.Holder)
 	}
+	if i.Progress != "" && i.ProgressAt.IsZero() {
+		f.Add("Progress", "%s", i.Progress)
+	} else if i.Progress != "" {
+		f.Add("Progress", "%s, %s", i.Progress, at(i.ProgressAt))
+	}
 	if i.Attempts > 0 && i.LastAttempts == nil {
 		f.Add("Attempts", "%d", i.Attempts)
 	}

@@ -33,6 +33,8 @@ func ofAnswer(i *client.Item) protocol.Item {
 		Holder:       i.Holder,
 		Attempts:     i.Attempts,
 		LastAttempts: i.LastAttempts,
+		Progress:     i.Progress,
+		ProgressAt:   i.ProgressAt,
 		Schedule:     i.Schedule,
 		ScheduledAt:  i.ScheduledAt,
 		Source:       i.Source,
@@ -63,6 +65,8 @@ func ofListed(i *client.Listed) protocol.Item {
 		Attempts:     i.Attempts,
 		Cause:        i.Cause,
 		LastAttempts: i.LastAttempts,
+		Progress:     i.Progress,
+		ProgressAt:   i.ProgressAt,
 	}
 }
 
@@ -80,6 +84,8 @@ func Import(i *protocol.Item) *client.Import {
 		KeyFence:    i.KeyFence,
 		Dead:        i.Dead,
 		Attempts:    i.LastAttempts,
+		Progress:    i.Progress,
+		ProgressAt:  i.ProgressAt,
 		Unique:      i.Unique,
 		UniqueUntil: i.UniqueUntil,
 		ResultTTL:   time.Duration(i.ResultTTL),
