@@ -160,6 +160,15 @@ func (s *settling) end(result func(tried attempts) (until string, err error)) {
 	}
 }
 
+// succeed ends a settlement that took effect: that of an extension with the end of the lease.
+func (s *settling) succeed(until string, dropped bool) {
+	var err error
+	if dropped {
+		err = ErrProgressDropped
+	}
+	s.end(func(attempts) (string, error) { return until, err })
+}
+
 // fail ends a settlement with an error.
 func (s *settling) fail(err error) {
 	s.end(func(tried attempts) (string, error) {
@@ -285,11 +294,7 @@ func (b *settleBundle) concludeOne(m *nats.Msg, err error) {
 	if values := m.Header[protocol.HeaderLeaseExpires]; len(values) > 0 {
 		until = values[0]
 	}
-	var dropped error
-	if m.Header.Get(protocol.HeaderNote) == protocol.ResultDropped {
-		dropped = ErrProgressDropped
-	}
-	b.calls[0].end(func(attempts) (string, error) { return until, dropped })
+	b.calls[0].succeed(until, m.Header.Get(protocol.HeaderNote) == protocol.ResultDropped)
 }
 
 // fail ends all settlements with an error.
@@ -310,7 +315,7 @@ func (b *settleBundle) read(m *nats.Msg) {
 		until, dropped, e := one.read(results[i])
 		switch {
 		case e == nil:
-			one.end(func(attempts) (string, error) { return until, dropped })
+			one.succeed(until, dropped)
 		case e.again(true):
 			b.repeat(one, e)
 		default:
@@ -341,15 +346,13 @@ func results(queue string, m *nats.Msg, n int) ([]string, *Error) {
 }
 
 // read reads the result of a settlement in the answer to a bundle: when an extended lease ends, and whether what its holder said was dropped.
-func (s *settling) read(result string) (until string, dropped error, err *Error) {
+func (s *settling) read(result string) (until string, dropped bool, err *Error) {
 	is, ok := protocol.ReadSettled(result)
 	switch {
 	case !ok:
-		return "", nil, unreadable(s.op, s.item.Queue, []byte(result), nil)
+		return "", false, unreadable(s.op, s.item.Queue, []byte(result), nil)
 	case is.Refused != nil:
-		return "", nil, &Error{Op: s.op, Queue: s.item.Queue, Code: is.Refused.Code, Reason: is.Refused.Reason, Description: is.Refused.Description}
-	case s.op == "extend" && is.Kept == protocol.ResultDropped:
-		dropped = ErrProgressDropped
+		return "", false, &Error{Op: s.op, Queue: s.item.Queue, Code: is.Refused.Code, Reason: is.Refused.Reason, Description: is.Refused.Description}
 	}
-	return is.Until, dropped, nil
+	return is.Until, s.op == "extend" && is.Kept == protocol.ResultDropped, nil
 }

@@ -1,7 +1,7 @@
 // Leases: how they are settled, extended and handed over.
 import { test } from "node:test";
 import assert from "node:assert/strict";
-import { ConflictError, EmptyError, ForbiddenError, LeaseLostError, NotLeasedError, SettledError } from "pqbridge";
+import { BadRequestError, ConflictError, EmptyError, ForbiddenError, LeaseLostError, NotLeasedError, SettledError } from "pqbridge";
 import { client, fails, fake, failure, fresh, answer, patience, queue, until } from "./world.mjs";
 
 test("acknowledge", async () => {
@@ -68,6 +68,33 @@ test("extend", async () => {
     return item.leaseExpires > before;
   });
   await item.ack();
+});
+
+test("progress goes to the next holder", async () => {
+  const q = queue();
+  await q.configure({ max_bytes: 4000 });
+  await q.push("x");
+  const item = await q.pop({ lease: "1m" });
+  assert.deepEqual([item.progress, item.progressAt], ["", undefined]);
+  for (const text of ["1 of 9", '{"page": 3, "zu": "spät"}', "p".repeat(4096)]) {
+    assert.equal(await item.report(text), true);
+    const found = await q.get(item.id);
+    assert.deepEqual([found.progress, found.progressAt instanceof Date], [text, true]);
+  }
+  assert.equal(await item.extend(), undefined);
+  await item.nak();
+  const again = await q.pop({ lease: "1m" });
+  assert.equal(again.progress, "p".repeat(4096));
+  const other = client.attach(again.ackSubject);
+  assert.deepEqual(await Promise.all([again.report("4 of 9"), other.report("4 of 9"), again.extend()]), [true, true, undefined]);
+  await q.configure({ max_bytes: 1 });
+  assert.deepEqual(await Promise.all([again.report("x".repeat(1000)), other.report("y".repeat(1000))]), [false, false]);
+  assert.equal(await again.report("z".repeat(4096)), false);
+  assert.equal((await q.get(again.id)).progress, "4 of 9");
+  await fails(again.report("two\nlines"), BadRequestError, 400);
+  await assert.rejects(again.report(3), TypeError);
+  await again.ack();
+  await fails(again.report("late"), SettledError);
 });
 
 test("acknowledge and pop the next one", async () => {

@@ -156,6 +156,7 @@ class Item(_Data):
     reject = _blocking(_item.Item.reject)
     term = _blocking(_item.Item.term)
     extend = _blocking(_item.Item.extend)
+    report = _blocking(_item.Item.report)
 
     def ack_next(
         self, *, wait: Duration = 0, lease: Duration | None = None, holder: str | None = None, min: int | None = None, max: int | None = None, timeout: Duration | None = None

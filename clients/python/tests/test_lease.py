@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
-from pqbridge import GiveUp, LeaseLostError, NotLeasedError, RetryAfter, SettledError
+from pqbridge import BadRequestError, GiveUp, LeaseLostError, NotLeasedError, RetryAfter, SettledError
 from world import PATIENCE, TestCase
 
 
@@ -32,6 +33,36 @@ class Leases(TestCase):
         self.assertIsNone(await dead.ack_next())
         info = await q.info()
         self.assertEqual((info["ready"], info["leased"], info["delayed"]), (0, 0, 1))
+
+    async def test_progress(self) -> None:
+        """The next holder gets what the one before has said, alone or beside others, and hears what was dropped."""
+        q = self.queue()
+        await q.configure({"max_bytes": 4000})
+        await q.push("a")
+        item = await q.pop(lease="1m")
+        self.assertEqual((item.progress, item.progress_at), ("", None))
+        before = item.lease_expires
+        for text in ("1 of 9", '{"page": 3, "zu": "spät"}', "p" * 4096):
+            self.assertTrue(await item.report(text))
+            found = await q.get(item.id)
+            self.assertEqual(found.progress, text)
+            self.assertIsNotNone(found.progress_at)
+        self.assertTrue(before and item.lease_expires and item.lease_expires >= before)
+        await item.extend()
+        await item.nak()
+        again = await q.pop(lease="1m")
+        self.assertEqual(again.progress, "p" * 4096)
+        other = self.client.attach(again.ack_subject)
+        self.assertEqual(await asyncio.gather(again.report("4 of 9"), other.report("4 of 9"), again.extend()), [True, True, None])
+        await q.configure({"max_bytes": 1})
+        self.assertEqual(await asyncio.gather(again.report("x" * 1000), other.report("y" * 1000)), [False, False])
+        self.assertFalse(await again.report("z" * 4096))
+        self.assertEqual((await q.get(again.id)).progress, "4 of 9")
+        await self.fails(again.report("two\nlines"), BadRequestError, 400)
+        wrong: Any = 3
+        await self.fails(again.report(wrong), TypeError)
+        await again.ack()
+        await self.fails(again.report("late"), SettledError)
 
     async def test_give_back(self) -> None:
         q = self.queue()
