@@ -107,7 +107,7 @@ func TestConfigFields(t *testing.T) {
 		DeadLetter: "d", DeadLetterExpired: true, DeadLettersFrom: "a,b", DedupWindow: protocol.Duration(4 * time.Second),
 		DedupLimit: 5, Ties: "oldest", MaxLength: 6, MaxBytes: 11, Overflow: "evict", KeyLimit: 7, KeyOrder: true,
 		Fair: "priority", Rate: "8/1m0s", KeyRate: "9/1h0m0s", HandOver: "b,c", Strict: true,
-		Backoff: `["1s","2m0s"]`, Attempts: 3, ResultBytes: 10,
+		Backoff: `["1s","2m0s"]`, Attempts: 3, ResultBytes: 10, ExpireEmpty: protocol.Duration(time.Minute),
 	}
 	body, err := json.Marshal(want)
 	if err != nil {

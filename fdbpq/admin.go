@@ -49,18 +49,36 @@ func (q Queue) setPaused(tx kv.Tx, paused bool) error {
 // before: the purge would lose to each push and pop that commits while it runs. It takes constant time: the queue continues in a new
 // generation of its key space, and Maintain clears the old one. Message ids stay remembered.
 func (q Queue) Purge(tx kv.Tx) (int64, error) {
-	return q.supersede(tx, func(*queueState) {})
+	qtx, err := q.administerIt(tx)
+	if err != nil {
+		return 0, err
+	}
+	return supersede(qtx, func(*queueState) {})
 }
 
 // Delete removes the queue with its items, its configuration and its remembered
 // message ids. A later queue of the same name inherits nothing but that repeated pops
 // pop no items of it.
 func (q Queue) Delete(tx kv.Tx) (int64, error) {
-	pops, err := outlivingPops(tx, q.name)
+	qtx, err := q.administerIt(tx)
 	if err != nil {
 		return 0, err
 	}
-	n, err := q.supersede(tx, func(s *queueState) {
+	return deleteQueue(qtx)
+}
+
+// deleteQueue is Delete. What was changed together before is written.
+func deleteQueue(qtx *queueTx) (int64, error) {
+	pops, err := outlivingPops(qtx.tx, qtx.name)
+	if err != nil {
+		return 0, err
+	}
+	if qtx.disuse.expires() {
+		if err := qtx.disuse.end(); err != nil {
+			return 0, err
+		}
+	}
+	n, err := supersede(qtx, func(s *queueState) {
 		*s = queueState{generation: s.generation, config: defaultConfig()}
 	})
 	if err != nil {
@@ -68,30 +86,27 @@ func (q Queue) Delete(tx kv.Tx) (int64, error) {
 	}
 	for _, kind := range layout.RowKinds {
 		if kind.Lasts == layout.UntilDelete {
-			tx.ClearRange(layout.AllRows(kind.Space, q.name))
+			qtx.tx.ClearRange(layout.AllRows(kind.Space, qtx.name))
 		}
 	}
 	for _, counter := range layout.OfQueue {
-		tx.Clear(layout.CounterKey(q.name, 0, counter))
+		qtx.tx.Clear(layout.CounterKey(qtx.name, 0, counter))
 	}
-	pops.keep(tx, q.name)
+	pops.keep(qtx.tx, qtx.name)
 	return n, nil
 }
 
-func (q Queue) supersede(tx kv.Tx, alter func(*queueState)) (int64, error) {
-	qtx, err := q.administerIt(tx)
-	if err != nil {
-		return 0, err
-	}
+// supersede begins the next generation, in another state.
+func supersede(qtx *queueTx, alter func(*queueState)) (int64, error) {
 	s := qtx.state
-	n, err := countsOf(q.name, qtx.front(s), s.generation)
+	n, err := countsOf(qtx.name, qtx.front(s), s.generation)
 	if err != nil {
 		return 0, err
 	}
 	next := *s
 	next.generation++
 	alter(&next)
-	tx.Set(tuple.AppendInt(layout.QueueRow(layout.SpaceGarbage, q.name), s.generation), nil)
+	qtx.tx.Set(tuple.AppendInt(layout.QueueRow(layout.SpaceGarbage, qtx.name), s.generation), nil)
 	if s.results {
 		qtx.results.tell()
 	}

@@ -25,6 +25,7 @@ import (
 //   - remembered ids have exactly the timers they need;
 //   - a remembered pop has all of its items, and was repeated if it has none;
 //   - large payloads are complete and belong to an item, and large results to a result;
+//   - a queue that deletes itself has a row of its last use, and a timer;
 //   - a result has a row in the order in which results are forgotten, and a timer that forgets it;
 //   - no two items have one unique value;
 //   - pops find a key that may be leased;
@@ -90,6 +91,8 @@ var rowChecks = map[string]rowCheck{
 	layout.SpaceForward:   foundRowOfItem,
 	layout.SpaceUnique:    foundRowOfItem,
 	layout.SpaceChunk:     foundChunk,
+	layout.SpaceUsed:      foundUse,
+	layout.SpaceLook:      foundUse,
 	layout.SpaceTimer:     foundTimer,
 	layout.SpaceCounter:   foundCounter,
 }

@@ -275,6 +275,29 @@ func foundState(w *walk, r *foundRow) (err error) {
 		w.later[r.queue] = true
 		return fmt.Errorf("%w: the rows of queue %q were not checked, which a later program has to do", err, r.queue)
 	}
+	if s := w.queues[r.queue]; err == nil && s.exists && s.config.ExpireEmpty > 0 {
+		w.expect(usedRow(r.queue), nil)
+		w.expect(lookRow(r.queue), nil)
+	}
+	return err
+}
+
+// foundUse checks a row of a queue that deletes itself. All its rows are cleared with the setting.
+func foundUse(w *walk, r *foundRow) error {
+	if _, asked := w.rows[string(r.Key)]; !asked {
+		return errors.New("its queue does not delete itself")
+	}
+	delete(w.rows, string(r.Key))
+	if r.space == layout.SpaceUsed {
+		if len(r.Value) != 8 {
+			return fmt.Errorf("a time of %d bytes", len(r.Value))
+		}
+		return nil
+	}
+	due, _, err := tuple.ConsumeInt(r.Value)
+	if err == nil {
+		w.expect(layout.IDTimerKey(due, layout.TimerUnused, r.queue, ""), nil)
+	}
 	return err
 }
 

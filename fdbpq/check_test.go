@@ -56,6 +56,7 @@ func (f *fixture) furnish() {
 		_, err := f.Queue("zz").Pop(tx, sel)
 		return err
 	})
+	f.configure("x", `{"expire_empty":"1h"}`)
 	f.asking("w", fdbpq.NewItem{})
 	f.ackWith(*f.leaseOne("w", time.Hour).Lease, bytes.Repeat([]byte("large"), 40_000))
 }
@@ -246,6 +247,12 @@ func TestCheckFindsDamage(t *testing.T) {
 			due := r.Int()
 			tx.Set(append(tuple.AppendInt(tuple.AppendString(nil, "z"), due+1), r.Rest()...), row.Value)
 		}, "no timer forgets its results"},
+		{"the time of a queue's last use is gone", first("eu"), remove, "is missing"},
+		{"the time of a queue's last use is unreadable", first("eu"), spoil, "a time of 9 bytes"},
+		{"a queue that stays has the time of its last use", first("eu"), rekeyed([]byte("\x02x\x00"), []byte("\x02w\x00")), "does not delete itself"},
+		{"the time of a look is gone", first("el"), remove, "is missing"},
+		{"the time of a look is another one", first("el"), func(tx kv.Tx, row kv.Pair) { tx.Set(row.Key, tuple.AppendInt(nil, 7)) }, "is missing"},
+		{"the time of a look is unreadable", first("el"), spoil, "row \""},
 		{"the highest count is too low", first("h"), func(tx kv.Tx, row kv.Pair) { tx.Set(row.Key, kv.EncodeInteger(1)) }, "the highest assigned is 1"},
 		{"the state is unreadable", first("q"), spoil, "damaged"},
 		{"the place of a delayed item is unreadable", first("d"), rekeyed([]byte("q\x00\x15\x01"), []byte("q\x00\x15\x01\x02x\x00")), "row \""},

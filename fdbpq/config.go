@@ -1,6 +1,7 @@
 package fdbpq
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -34,10 +35,7 @@ func (c Config) Merge(object []byte) (Config, error) {
 var configFields = jsonfields.Names[Config]()
 
 func (c *Config) check() error {
-	if err := c.checkBounds(); err != nil {
-		return err
-	}
-	return c.Fair.check()
+	return cmp.Or(checkExpireEmpty(c.ExpireEmpty), c.checkBounds(), c.Fair.check())
 }
 
 // ConfigError says what is wrong with a configuration.
@@ -88,6 +86,9 @@ func (q Queue) Configure(tx kv.Tx, object []byte) (Config, error) {
 		if err := qtx.create(&changed); err != nil {
 			return Config{}, err
 		}
+		if err := disuseChanged(qtx, &s.config); err != nil {
+			return Config{}, err
+		}
 		return changed.config, qtx.deadLetters.create()
 	}
 	if err := qtx.writeState(&changed); err != nil {
@@ -119,6 +120,7 @@ var configParts = [...]struct {
 	{prepare: prepareKeyRate, changed: rateChanged},
 	{changed: keysChanged},
 	{prepare: prepareFair, changed: fairChanged},
+	{changed: disuseChanged},
 }
 
 // prepareBackoff reads the backoff of the configuration.

@@ -77,6 +77,9 @@ type Config struct {
 
 	// How many bytes the results that the queue keeps may take, with 320 of each, kept or asked for, besides its body; 0: 64 MiB.
 	ResultBytes int64 `json:"result_bytes,omitzero"`
+
+	// For how long the queue is empty and unused before it deletes itself; 0s: it does not.
+	ExpireEmpty Duration `json:"expire_empty,omitzero"`
 }
 
 // Ties is what [Config.Ties] may be.
@@ -112,6 +115,7 @@ const (
 	MaxKeyLimit    = 1000              // a pop reads this many rows of a key
 	MaxAttempts    = 16                // an item carries them
 	MaxResultBytes = 68_719_476_736    // all of it lies on the disk of a node
+	MaxExpireEmpty = 720 * time.Hour   // what was forgotten for a month is not in use
 )
 
 func defaultConfig() Config {
@@ -126,10 +130,13 @@ func defaultConfig() Config {
 }
 
 // newestField is the version of the newest field.
-const newestField = 1
+const newestField = 2
 
 // version is that of the first program that keeps all fields of the configuration.
 func (c *Config) version() int64 {
+	if c.ExpireEmpty != 0 {
+		return 2
+	}
 	return 1
 }
 
@@ -194,6 +201,9 @@ func (c *Config) checkBounds() error {
 	}
 	if c.ResultBytes > MaxResultBytes {
 		return configError("result_bytes is %d: allowed are 0, for 64 MiB, to %d", c.ResultBytes, MaxResultBytes)
+	}
+	if c.ExpireEmpty < 0 || c.ExpireEmpty > Duration(MaxExpireEmpty) {
+		return configError("expire_empty is %s: allowed are 0s to %s", c.ExpireEmpty, MaxExpireEmpty)
 	}
 	return nil
 }

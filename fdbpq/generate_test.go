@@ -276,12 +276,12 @@ func (w *world) configuring(rng *rand.Rand) operation {
 	set := func(field string, value any, change func(*fdbpq.Config)) operation {
 		return configureOf(queue, map[string]any{field: value}, change, true)
 	}
-	dice := rng.IntN(36)
-	if dice >= 29 {
+	dice := rng.IntN(40)
+	if dice >= 29 && dice < 36 {
 		dice = 2 // items seldom fail sixteen times
 	}
-	if w.narrow && (dice == 6 || dice == 8 || dice == 18 || dice == 26) {
-		dice = 4 // limits are not exact where operations overlap
+	if w.narrow && (dice == 6 || dice == 8 || dice == 18 || dice == 26 || dice >= 36) {
+		dice = 4 // limits are not exact where operations overlap, and neither is the time of a last use
 	}
 	switch dice {
 	case 0:
@@ -356,6 +356,9 @@ func (w *world) configuring(rng *rand.Rand) operation {
 	case dice == 26:
 		n := pick[int64](rng, 0, 0, 300, 1000, 3000, 100_000)
 		return set("result_bytes", n, func(c *fdbpq.Config) { c.ResultBytes = n })
+	case dice >= 36:
+		d := pick(rng, 0, time.Minute, time.Minute, 4*time.Minute)
+		return set("expire_empty", duration(d), func(c *fdbpq.Config) { c.ExpireEmpty = fdbpq.Duration(d) })
 	}
 	bad := pick(rng,
 		map[string]any{"nonsense": 1}, map[string]any{"ttl": "-1s"}, map[string]any{"max_length": -1},
@@ -364,6 +367,7 @@ func (w *world) configuring(rng *rand.Rand) operation {
 		map[string]any{"attempts": 17}, map[string]any{"backoff": "1s"}, map[string]any{"backoff": []string{}}, map[string]any{"ack_wait": "1s"},
 		map[string]any{"max_interruptions": -1}, map[string]any{"max_interruptions": "3"}, map[string]any{"max_interruptions": 1.5},
 		map[string]any{"result_bytes": -1}, map[string]any{"result_bytes": 64<<30 + 1},
+		map[string]any{"expire_empty": "59s"}, map[string]any{"expire_empty": "721h"}, map[string]any{"expire_empty": "-1m"},
 	)
 	return configureOf(queue, bad, nil, false)
 }

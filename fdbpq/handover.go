@@ -65,6 +65,9 @@ func (h *handOver) acknowledge(by string, as ID) error {
 	if err := h.from.end(h.item, finish{how: FinishHandedOver, next: ownName(by), nextID: as}); err != nil {
 		return err
 	}
+	if err := h.from.disuse.use(); err != nil {
+		return err
+	}
 	return h.from.rates.takeAgain(h.item.Key, h.item.TokensBack)
 }
 

@@ -201,6 +201,7 @@ func (m *model) configure(queue string, at moment, change func(*fdbpq.Config), g
 	if name := q.config.DeadLetter; name == queue || name != "" && name != before.DeadLetter && !m.acceptsDead(name, queue) {
 		return outcome{Err: "config"}
 	}
+	q.changeDisuse(before, at.now)
 	q.changeRates(before, at.now)
 	m.changeTurns(q, before.Fair, at.now)
 	if c := &q.config; q.keyed && (c.KeyLimit != before.KeyLimit || c.KeyOrder != before.KeyOrder || c.KeyRate != before.KeyRate) {
@@ -225,6 +226,9 @@ func (m *model) purge(queue string, queueToo bool) outcome {
 		return outcome{Err: "no queue"}
 	}
 	n := len(q.items)
+	if queueToo {
+		q.used, q.look = 0, 0 // its timer goes with it
+	}
 	for i := range q.items {
 		if q.items[i].id == "" {
 			q.unseen++ // it died while this purge was under way

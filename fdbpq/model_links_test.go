@@ -212,6 +212,7 @@ func (m *model) take(queue string, b batchView, at moment) outcome {
 	var out outcome // with what no answer shows: the pushed items
 	var pushed []int
 	for _, item := range b.items[t.part:] {
+		m.use(queue, at)
 		view, number, victims := m.pushOne(q, at, item, pushedView{}, &out)
 		switch view.Err {
 		case "":

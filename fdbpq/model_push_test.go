@@ -34,6 +34,7 @@ type pushItem struct {
 // push adds items. Ids, and the place among concurrent pushes, are the store's
 // choice: they come from what it answered.
 func (m *model) push(queue string, at moment, items []pushItem, got outcome) outcome {
+	m.use(queue, at)
 	existed := m.queue(queue) != nil
 	q := m.create(queue)
 	var out outcome

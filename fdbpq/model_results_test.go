@@ -88,6 +88,7 @@ func (m *model) finish(q *modelQueue, at moment, item *modelItem, r modelResult)
 
 // handOver keeps that the work of an item goes on as another one.
 func (m *model) handOver(q *modelQueue, at moment, number int, to *modelQueue, id string) {
+	m.use(q.name, at)
 	m.finish(q, at, q.byNumber(number), modelResult{finish: fdbpq.FinishHandedOver, next: to.name, nextID: id})
 }
 

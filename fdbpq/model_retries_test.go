@@ -331,7 +331,7 @@ func revokeOf(id knownID, r fdbpq.Revocation) operation {
 			}
 			return out, nil
 		},
-		expect: func(m *model, at moment, _ outcome) outcome { return m.revoke(id, at, r) },
+		expect: using(id.queue, func(m *model, at moment, _ outcome) outcome { return m.revoke(id, at, r) }),
 	}
 }
 

@@ -193,6 +193,7 @@ func (m *model) scheduleTime(at moment) int64 {
 
 // setSchedule makes or changes a schedule.
 func (m *model) setSchedule(queue, name string, at moment, change func(*schedule.Config), item *modelScheduleItem) outcome {
+	m.use(queue, at)
 	q := m.create(queue)
 	now := m.scheduleTime(at)
 	before, existed := q.schedules[name]

@@ -164,6 +164,7 @@ func (m *model) moveToDeadLetters(q *modelQueue, at moment, item modelItem, reas
 		name = chosen
 	}
 	out.Events = append(out.Events, event(fdbpq.EventDead, q, &item, item.deliveries(), reason, name)+showEndings(item.endings()))
+	m.use(name, at)
 	grave := m.create(name)
 	buried := modelItem{
 		priority: item.priority, seq: m.place(grave, 0), payload: item.payload, headers: item.headers, pushed: item.pushed,

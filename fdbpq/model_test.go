@@ -56,6 +56,8 @@ type modelQueue struct {
 	links         map[string]modelLink
 	results       map[string]modelResult // by the ids of their items
 	taker         *modelTaker            // which another one replaces when it changes
+	used          int64                  // when it was last used, as far as that was noted, if it deletes itself
+	look          int64                  // when a sweep looks whether it is in use
 }
 
 type modelItem struct {
@@ -106,6 +108,7 @@ type moment struct {
 	written int64 // the same as it was last written
 	wall    time.Time
 	elapsed int64 // by its monotonic clock
+	opened  int64 // store time when the process began
 }
 
 // display is the time of day that a store time stands for.

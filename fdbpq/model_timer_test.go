@@ -42,6 +42,9 @@ func (q *modelQueue) timers() []due {
 	for id, p := range q.pops {
 		all = append(all, due{at: p.due, kind: "pop", queue: q.name, id: id})
 	}
+	if q.look != 0 {
+		all = append(all, due{at: q.look, kind: "zzunused", queue: q.name, id: "of the queue"})
+	}
 	return all
 }
 
@@ -108,6 +111,8 @@ func (m *model) sweep(at moment) outcome {
 		q := m.queues[d.queue]
 		item := q.byNumber(d.item.number)
 		switch d.kind {
+		case "zzunused":
+			m.disuseDue(q, at, &out)
 		case "zpush":
 			delete(q.pushes, d.id)
 		case "pop":

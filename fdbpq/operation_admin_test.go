@@ -47,7 +47,7 @@ func configureOf(queue string, fields map[string]any, change func(*fdbpq.Config)
 			config, err := p.queue(queue).Configure(tx, object)
 			return outcome{Config: config}, err
 		},
-		expect: func(m *model, at moment, _ outcome) outcome { return m.configure(queue, at, change, good) },
+		expect: using(queue, func(m *model, at moment, _ outcome) outcome { return m.configure(queue, at, change, good) }),
 	}
 }
 
@@ -63,7 +63,7 @@ func setKeyOf(queue, key, name string, value any, change func(*fdbpq.KeySettings
 			_, err := p.queue(queue).SetKey(tx, key, object)
 			return outcome{OK: err == nil}, err
 		},
-		expect: func(m *model, at moment, _ outcome) outcome { return m.setKey(queue, key, at, change) },
+		expect: using(queue, func(m *model, at moment, _ outcome) outcome { return m.setKey(queue, key, at, change) }),
 	}
 }
 
@@ -77,7 +77,7 @@ func pauseOf(queue string, paused bool) operation {
 			}
 			return outcome{}, q.Resume(tx)
 		},
-		expect: func(m *model, _ moment, _ outcome) outcome { return m.pause(queue, paused) },
+		expect: using(queue, func(m *model, _ moment, _ outcome) outcome { return m.pause(queue, paused) }),
 	}
 }
 
@@ -94,7 +94,7 @@ func purgeOf(queue string, queueToo bool) operation {
 			n, err := purge(tx)
 			return outcome{N: n}, err
 		},
-		expect: func(m *model, _ moment, _ outcome) outcome { return m.purge(queue, queueToo) },
+		expect: using(queue, func(m *model, _ moment, _ outcome) outcome { return m.purge(queue, queueToo) }),
 	}
 }
 

@@ -89,16 +89,16 @@ func bulkOf(queue string, b bulking) operation {
 				ask.Limit = b.page
 			}
 		},
-		expect: func(m *model, at moment, _ outcome) outcome { return m.bulk(queue, b, at, m.fitting(queue, b, at)) },
+		expect: using(queue, func(m *model, at moment, _ outcome) outcome { return m.bulk(queue, b, at, m.fitting(queue, b, at)) }),
 	}
 	bulk.amongThese = func(before *model, at moment) operation {
 		found, of := before.fitting(queue, b, at), bulk
-		of.expect = func(m *model, at moment, _ outcome) outcome {
+		of.expect = using(queue, func(m *model, at moment, _ outcome) outcome {
 			fitting := slices.DeleteFunc(m.fitting(queue, b, at), func(item modelItem) bool {
 				return !slices.ContainsFunc(found, func(known modelItem) bool { return known.number == item.number })
 			})
 			return m.bulk(queue, b, at, fitting)
-		}
+		})
 		return of
 	}
 	return bulk
@@ -204,6 +204,7 @@ func (m *model) bulk(queue string, b bulking, at moment, fitting []modelItem) ou
 			held.takenAway = true
 			m.takeBack(q, at, held, fdbpq.EventRevoked, "revoked", b.revoke.Reason, min(at.now, held.due), b.revoke.Delay, &out)
 		case b.verb == fdbpq.BulkRequeue:
+			m.use(b.to, at)
 			home = m.create(b.to)
 			q.remove(item.number)
 			number := m.add(home, m.requeued(home, item, pushedView{}, at))

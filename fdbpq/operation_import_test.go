@@ -88,7 +88,7 @@ func importOf(queue string, items []importItem) operation {
 			}
 			return out, nil
 		},
-		expect: func(m *model, at moment, got outcome) outcome { return m.imports(queue, at, items, got) },
+		expect: using(queue, func(m *model, at moment, got outcome) outcome { return m.imports(queue, at, items, got) }),
 	}
 }
 

@@ -36,7 +36,7 @@ func removeOf(id knownID) operation {
 			last, ok, err := p.queue(id.queue).Remove(tx, parseID(id.id))
 			return outcome{OK: ok, N: last}, err
 		},
-		expect: func(m *model, at moment, _ outcome) outcome { return m.removeID(id.queue, id.id, at) },
+		expect: using(id.queue, func(m *model, at moment, _ outcome) outcome { return m.removeID(id.queue, id.id, at) }),
 	}
 }
 
@@ -47,7 +47,7 @@ func moveOf(id knownID, priority int64) operation {
 			ok, err := p.queue(id.queue).Move(tx, parseID(id.id), priority)
 			return outcome{OK: ok}, err
 		},
-		expect: func(m *model, _ moment, _ outcome) outcome { return m.move(id.queue, id.id, priority) },
+		expect: using(id.queue, func(m *model, _ moment, _ outcome) outcome { return m.move(id.queue, id.id, priority) }),
 	}
 }
 

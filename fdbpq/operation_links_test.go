@@ -26,7 +26,7 @@ func setLinkOf(queue, name, to string, paused bool) operation {
 			l, err := link.New(p.store).Set(tx, p.queue(queue), name, fmt.Appendf(nil, `{"to":%q,"paused":%t}`, to, paused))
 			return outcome{Events: []string{linkView(l.Name, l.Config.To, l.Config.Paused, l.Batch, l.Held, l.Given)}}, err
 		},
-		expect: func(m *model, _ moment, _ outcome) outcome { return m.setLink(queue, name, to, paused) },
+		expect: using(queue, func(m *model, _ moment, _ outcome) outcome { return m.setLink(queue, name, to, paused) }),
 	}
 }
 
@@ -37,7 +37,7 @@ func deleteLinkOf(queue, name string, force bool) operation {
 			n, events, err := link.New(p.store).Delete(tx, p.queue(queue), name, force)
 			return outcome{N: int64(n), Events: eventsOf(events)}, err
 		},
-		expect: func(m *model, at moment, _ outcome) outcome { return m.deleteLink(queue, name, force, at) },
+		expect: using(queue, func(m *model, at moment, _ outcome) outcome { return m.deleteLink(queue, name, force, at) }),
 	}
 }
 
@@ -91,7 +91,7 @@ func giveOf(queue, name string, ask linkAsk) operation {
 			out.Batches = []batchView{batch}
 			return out, nil
 		},
-		expect: func(m *model, at moment, got outcome) outcome { return m.give(queue, name, ask, at, got) },
+		expect: using(queue, func(m *model, at moment, got outcome) outcome { return m.give(queue, name, ask, at, got) }),
 	}
 }
 
@@ -116,7 +116,7 @@ func setTakerOf(queue string) operation {
 			s, err := source.New(p.store).Set(tx, p.queue(queue), "edge", []byte(takerSource), allowed)
 			return outcome{Batches: []batchView{{Number: int64(s.Position.Seq), ID: s.Position.Batch}}}, err
 		},
-		expect: func(m *model, _ moment, got outcome) outcome { return m.setTaker(queue, got) },
+		expect: using(queue, func(m *model, _ moment, got outcome) outcome { return m.setTaker(queue, got) }),
 	}
 }
 
@@ -126,7 +126,7 @@ func deleteTakerOf(queue string) operation {
 		run: func(p *process, tx kv.Tx) (outcome, error) {
 			return outcome{}, source.New(p.store).Delete(tx, p.queue(queue), "edge")
 		},
-		expect: func(m *model, _ moment, _ outcome) outcome { return m.deleteTaker(queue) },
+		expect: using(queue, func(m *model, _ moment, _ outcome) outcome { return m.deleteTaker(queue) }),
 	}
 }
 

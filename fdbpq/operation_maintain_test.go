@@ -23,6 +23,9 @@ func sweepOf() operation {
 					return out, err
 				}
 				out.Events = append(out.Events, eventsOf(swept.Events)...)
+				for _, queue := range swept.Deleted {
+					out.Events = append(out.Events, "deleted "+queue)
+				}
 				out.OK = out.OK || swept.Timers > 0
 				if swept.Timers == 0 {
 					out.N = int64(swept.Next)

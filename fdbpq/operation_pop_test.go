@@ -53,7 +53,7 @@ func popOf(queue string, sel selection, lease time.Duration) operation {
 			}
 			return out, err
 		},
-		expect: func(m *model, at moment, got outcome) outcome { return m.pop(queue, at, sel, lease, got) },
+		expect: using(queue, func(m *model, at moment, got outcome) outcome { return m.pop(queue, at, sel, lease, got) }),
 	}
 }
 
@@ -80,10 +80,10 @@ func stagedOf(queue string, sel selection, lease time.Duration) operation {
 			popped, err := recipe.New(p.store).Staged(ctx, queue, sel.of(), lease)
 			return poppedOf(popped), err
 		},
-		expect: func(m *model, at moment, got outcome) outcome {
+		expect: using(queue, func(m *model, at moment, got outcome) outcome {
 			out := m.pop(queue, at, sel, lease, got)
 			m.stagedPop(queue, out.Items)
 			return out
-		},
+		}),
 	}
 }

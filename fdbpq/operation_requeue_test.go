@@ -24,7 +24,7 @@ func requeueOf(id knownID, to string) operation {
 			}
 			return outcome{OK: true, Pushed: []pushedView{v}, Events: eventsOf(done.Events)}, nil
 		},
-		expect: func(m *model, at moment, got outcome) outcome { return m.requeue(id, to, at, got) },
+		expect: using(id.queue, func(m *model, at moment, got outcome) outcome { return m.requeue(id, to, at, got) }),
 	}
 }
 
@@ -77,6 +77,7 @@ func (m *model) requeue(id knownID, to string, at moment, got outcome) outcome {
 			return out
 		}
 	}
+	m.use(to, at)
 	home = m.create(to)
 	from.remove(letter.number)
 	var answer pushedView

@@ -98,7 +98,7 @@ func deleteScheduleOf(queue, name string) operation {
 		run: func(p *process, tx kv.Tx) (outcome, error) {
 			return outcome{}, timetable(p.queue(queue)).Delete(tx, p.queue(queue), name)
 		},
-		expect: func(m *model, _ moment, _ outcome) outcome { return m.deleteSchedule(queue, name) },
+		expect: using(queue, func(m *model, _ moment, _ outcome) outcome { return m.deleteSchedule(queue, name) }),
 	}
 }
 

@@ -48,6 +48,6 @@ func settleOf(l heldLease, what settlement, d time.Duration, reason string) oper
 			}
 			return out, err
 		},
-		expect: func(m *model, at moment, _ outcome) outcome { return m.settle(l, at, what, d, reason) },
+		expect: using(l.queue, func(m *model, at moment, _ outcome) outcome { return m.settle(l, at, what, d, reason) }),
 	}
 }

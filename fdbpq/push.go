@@ -141,6 +141,9 @@ func (p *pusher) open(qtx *queueTx) error {
 
 // prepare makes the queue with its first item, and has it keep items with keys, or that ask for results, from the first one on.
 func (p *pusher) prepare(e *layout.Envelope) error {
+	if err := p.disuse.use(); err != nil {
+		return err
+	}
 	first := e.Key != "" && !p.state.keyed || e.Asks != 0 && !p.state.results
 	if first {
 		changed := *p.state

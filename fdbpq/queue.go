@@ -78,10 +78,11 @@ func (q Queue) open(tx kv.Tx) (*queueTx, error) {
 	}
 	w.events = nil
 	qtx, err := w.queue(q.name)
-	if err == nil {
-		qtx.txSize, qtx.making = 0, q.making
+	if err != nil {
+		return nil, err
 	}
-	return qtx, err
+	qtx.txSize, qtx.making = 0, q.making
+	return qtx, qtx.disuse.use()
 }
 
 // begin begins an operation on the queue. It returns nil when there is no such queue.

@@ -72,7 +72,7 @@ func sample(t *testing.T, field reflect.StructField, name string) string {
 	case is:
 		return value
 	case field.Type == reflect.TypeFor[fdbpq.Duration]():
-		return `"7s"`
+		return `"7m"`
 	case field.Type == reflect.TypeFor[fdbpq.Rate]():
 		return `"5/1m"`
 	case field.Type.Kind() == reflect.Bool:

@@ -286,6 +286,7 @@ type queueRows struct {
 	missing bool        // the state is of a new queue, which its first item makes
 	arrived bool        // an item became ready
 	freed   bool        // an item became ready since the last call of Work.Freed
+	noted   bool        // the Work has seen to the row of the queue's last use
 	tally   layout.Tally
 	stored  *layout.Tally // the counters without the tally, if a limit has depended on them since the last flush
 	keys    keyChanges
@@ -360,6 +361,7 @@ type rowParts struct {
 	attemptLog attemptLog
 	capacity   capacity
 	contents   contents
+	disuse     disuse
 	explains   explains
 	fairIndex  fairIndex
 	fences     fences
@@ -380,7 +382,7 @@ type rowParts struct {
 
 func rowPartsOf(q *queueRows) rowParts {
 	return rowParts{
-		answers{q}, attemptLog{q}, capacity{q}, contents{q}, explains{q}, fairIndex{q}, fences{q}, ids{q}, keyIndex{q}, keyInfos{q},
+		answers{q}, attemptLog{q}, capacity{q}, contents{q}, disuse{q}, explains{q}, fairIndex{q}, fences{q}, ids{q}, keyIndex{q}, keyInfos{q},
 		keyLimits{q}, keyWaits{q}, lists{q}, progress{q}, rates{q}, reasons{q}, results{q}, settings{q}, timers{q}, unique{q},
 	}
 }

@@ -139,6 +139,12 @@ func (w *world) end() error {
 		if err := w.do(p, purgeOf(name, false)); err != nil {
 			return err
 		}
+		if q.exists && q.config.ExpireEmpty > 0 { // its timer goes on for as long as it is in use
+			never := func(c *fdbpq.Config) { c.ExpireEmpty = 0 }
+			if err := w.do(p, configureOf(name, map[string]any{"expire_empty": "0s"}, never, true)); err != nil {
+				return err
+			}
+		}
 		for link := range q.links {
 			if err := w.do(p, deleteLinkOf(name, link, false)); err != nil {
 				return err

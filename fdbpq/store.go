@@ -92,6 +92,8 @@ type Store struct {
 	queueStates   queueStates
 	alarm         alarm
 	passedOver    passedTimers
+	marks         useMarks
+	presence      presence
 }
 
 // Open opens the store in db, and makes one when db is empty. The caller closes db.
@@ -138,6 +140,7 @@ func Open(ctx context.Context, db kv.DB, options Options) (*Store, error) {
 		if err != nil {
 			return nil, fmt.Errorf("open store: %w", err)
 		}
+		s.presence.began.Store(s.inside.Clock.Now())
 		return s, nil
 	}
 }

@@ -25,18 +25,19 @@ const (
 
 // Swept is the result of a Sweep.
 type Swept struct {
-	Timers int           // timers handled
-	Events []Event       //
-	Next   time.Duration // until a sweep is needed again; 0: no timer is set
-	Busy   bool          // another process sweeps
-	Found  Found         // keys whose rows it wrote
-	goesOn bool          // it did a part of a long work, and the next part is due
-	passed passedOver    // timers of queues that only a later program serves, and of what waits for room
+	Timers  int           // timers handled
+	Events  []Event       //
+	Deleted []string      // queues that nobody uses, see [Config.ExpireEmpty]
+	Next    time.Duration // until a sweep is needed again; 0: no timer is set
+	Busy    bool          // another process sweeps
+	Found   Found         // keys whose rows it wrote
+	goesOn  bool          // it did a part of a long work, and the next part is due
+	passed  passedOver    // timers of queues that only a later program serves, and of what waits for room
 }
 
 // Sweep does the work of due timers in one bounded transaction: it ends leases that
-// ran out and delays that are over, expires items past their TTL, and forgets message
-// and pop ids. Of several processes one sweeps at a time.
+// ran out and delays that are over, expires items past their TTL, forgets message
+// and pop ids, and deletes queues that nobody uses. Of several processes one sweeps at a time.
 //
 // Sweep returns an error once for a timer whose item is damaged. This process ignores
 // the timer from then on, so that it does not block all others. Timers of queues that only a later program serves stay for that
@@ -121,7 +122,7 @@ func (w *sweep) run() (Swept, error) {
 	if w.swept.passed.queues != nil && w.swept.Timers > 0 {
 		w.store.inside.Take(w.tx, layout.SpaceSweeper, w.at) // a later program may sweep from now on
 	}
-	w.swept.Events, w.swept.goesOn, w.swept.Found = w.events, w.goesOn, w.found
+	w.swept.Events, w.swept.Deleted, w.swept.goesOn, w.swept.Found = w.events, w.deleted, w.goesOn, w.found
 	return w.swept, w.flush()
 }
 
@@ -328,9 +329,10 @@ const grace = 3 * time.Second
 // Maintenance has callbacks for Maintain; each may be nil.
 type Maintenance struct {
 	Event   func(Event)
-	Problem func(error) // a step failed; Maintain goes on
-	Alive   func()      // a heartbeat was committed, as happens every second
-	Found   func(Found) // a sweep has found keys
+	Problem func(error)        // a step failed; Maintain goes on
+	Alive   func()             // a heartbeat was committed, as happens every second
+	Found   func(Found)        // a sweep has found keys
+	Deleted func(queue string) // a sweep has deleted a queue that nobody uses
 }
 
 // Maintain writes heartbeats, sweeps due timers and clears garbage until ctx ends.
@@ -349,6 +351,9 @@ func (s *Store) Maintain(ctx context.Context, m Maintenance) {
 	if m.Found == nil {
 		m.Found = func(Found) {}
 	}
+	if m.Deleted == nil {
+		m.Deleted = func(string) {}
+	}
 	begin := s.inside.Clock.Elapsed()
 	if s.wasDown {
 		begin += grace
@@ -362,6 +367,7 @@ func (s *Store) Maintain(ctx context.Context, m Maintenance) {
 	for beats := true; ; {
 		if beats {
 			if inside.Step(ctx, m.Problem, s.Beat) {
+				s.presence.beat(s.inside.Clock)
 				m.Alive()
 			}
 			inside.Step(ctx, m.Problem, cleanup.step)
@@ -430,6 +436,9 @@ func (s *Store) sweepOnce(ctx context.Context, m *Maintenance) (time.Duration, e
 	s.inside.Later.Report(swept.passed.queues, m.Problem)
 	for _, event := range swept.Events {
 		m.Event(event)
+	}
+	for _, queue := range swept.Deleted {
+		m.Deleted(queue)
 	}
 	m.Found(swept.Found)
 	return swept.Next, err

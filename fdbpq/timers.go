@@ -150,6 +150,7 @@ var timerWorks = map[string]timerWork{
 	layout.TimerTokens:  {due: func(qtx *queueTx, _ layout.Timer) error { return qtx.rates.due() }},
 	layout.TimerFences:  {due: func(qtx *queueTx, _ layout.Timer) error { return qtx.fences.due() }},
 	layout.TimerBurial:  ofItem(noBurials, layout.SpaceLeased, func(qtx *queueTx, l *layout.Item) error { return qtx.deadLetters.due(l) }),
+	layout.TimerUnused:  {ahead: lookAhead, due: unusedDue},
 	layout.TimerResults: {once: true, due: func(qtx *queueTx, t layout.Timer) error { return qtx.results.due(t) }},
 }
 
@@ -182,6 +183,8 @@ func ofItem(waits shortage, space string, work func(*queueTx, *layout.Item) erro
 }
 
 func msgIDAhead(t layout.Timer) []byte { return msgIDRow(t.Queue, t.ID) }
+
+func lookAhead(t layout.Timer) []byte { return lookRow(t.Queue) }
 
 // runDue does the work of a timer of the queue.
 func runDue(qtx *queueTx, t layout.Timer) error {

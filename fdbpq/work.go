@@ -12,6 +12,8 @@ type Work struct {
 	events []Event             // of the present operation
 	joint  bool                // several operations share it, and end by In
 
+	deleted []string // queues that were deleted because nobody uses them
+
 	// Memory of the first queue, which is nearly always the only one.
 	first    queueTx
 	pointers [1]*queueTx

@@ -57,6 +57,7 @@ type process struct {
 	skew      time.Duration
 	begun     time.Duration // when its monotonic clock was 0
 	ahead     int64         // the model's store time minus that clock
+	opened    int64         // the model's store time when it had opened the store
 
 	work    *fdbpq.Work // that its operations belong to; nil: each has its own
 	chances fault.Chances
@@ -124,6 +125,7 @@ func (w *world) start(i int) error {
 		return err
 	}
 	w.opened(p, last)
+	p.opened = w.now(p)
 	p.store, p.heartbeat, p.schedules = store, fdbpq.NewHeartbeat(store), schedule.New(store)
 	p.chances = w.chances
 	p.db.SetChances(p.chances)
@@ -139,7 +141,7 @@ func (w *world) moment(p *process) (moment, error) {
 	if err == nil && now != want {
 		err = fmt.Errorf("store time of %s is %v later than the model's", p.name, time.Duration(now-want))
 	}
-	return moment{process: p.name, now: want, written: w.clock.time, wall: p.wall(), elapsed: int64(w.elapsed - p.begun)}, err
+	return moment{process: p.name, now: want, written: w.clock.time, wall: p.wall(), elapsed: int64(w.elapsed - p.begun), opened: p.opened}, err
 }
 
 // do runs an operation on the store and on the model, and compares.
@@ -219,6 +221,11 @@ func (w *world) be(possible []*model, leases []heldLease, got outcome) {
 	}
 	w.leases = append(w.leases, leases...)
 	w.leases = w.leases[max(0, len(w.leases)-30):]
+	for _, event := range got.Events {
+		if strings.HasPrefix(event, "deleted ") {
+			w.suffered["end of an unused queue"]++
+		}
+	}
 	for _, given := range got.Batches {
 		if len(given.items) > 0 {
 			w.batches = append(w.batches[max(0, len(w.batches)-8):], given)
@@ -457,6 +464,8 @@ func (w *world) step(n uint64) error {
 	case dice < 150:
 		o := w.writing(rng, true)
 		err = w.die(i, pick(rng, fault.UnknownNever, fault.UnknownDone, fault.UnknownLate), o, pick(rng, 0, time.Millisecond, 45*time.Second))
+	case dice < 160 && dice >= 152:
+		err = w.forsake(rng)
 	case dice < 152:
 		err = w.restart(pick(rng, 0, time.Second, 2*time.Second+1, 45*time.Second, 10*time.Minute))
 	case dice < 200:

@@ -28,6 +28,7 @@ type ConfigChange struct {
 	Attempts          *int64    `json:"attempts,omitempty"`
 	Strict            *bool     `json:"strict,omitempty"`
 	ResultBytes       *int64    `json:"result_bytes,omitempty"`
+	ExpireEmpty       *Duration `json:"expire_empty,omitempty"`
 }
 
 // ConfigFields are the fields of a [Config], in their order.
@@ -56,4 +57,5 @@ var ConfigFields = []Field{
 	{Name: "attempts", Doc: "how many of its last leases without success an item remembers; 0: none", Max: "16"},
 	{Name: "strict", Doc: "whether a pop passes over no more urgent item whose push commits while the pop runs, on any store", Words: []string{"true", "false"}},
 	{Name: "result_bytes", Doc: "how many bytes the results that the queue keeps may take, with 320 of each, kept or asked for, besides its body; 0: 64 MiB", Max: "68719476736"},
+	{Name: "expire_empty", Doc: "for how long the queue is empty and unused before it deletes itself; 0s: it does not", Max: "720h"},
 }

@@ -104,6 +104,11 @@ type Config struct {
 	//
 	// With so many, bodies of results are dropped, and pushes that ask for results answer 429. `PQ_MAX_QUEUE_BYTES` [bounds](#max_bytes) it.
 	ResultBytes int64 `json:"result_bytes" pq:"label=Bytes of results; min=0; max=68719476736; zero=64 MiB"` // all of it lies on the disk of a node
+
+	// For how long the queue is empty and [unused](#expire_empty) before it deletes itself; `0s`: it does not.
+	//
+	// At least `1m`.
+	ExpireEmpty Duration `json:"expire_empty" pq:"label=Deletes itself when unused for; since=2; max=720h"` // what was forgotten for a month is not in use
 }
 
 // Most is how often something may happen, as JSON: a number, or "" for as often as another setting says.

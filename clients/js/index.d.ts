@@ -863,6 +863,8 @@ export interface Config {
   strict: boolean;
   /** How many bytes results may take; 0: 64 MiB. */
   result_bytes: number;
+  /** For how long the queue is empty and unused before it deletes itself; 0s: it does not. */
+  expire_empty: string;
 }
 
 /** Why no item of a queue, or why an item, is handed out. */

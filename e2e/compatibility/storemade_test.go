@@ -146,7 +146,7 @@ func (m *maker) looks() []exchange {
 const decade = "87600h"
 
 func (m *maker) plain() {
-	m.queue("plain", `{"lease":"1m","dedup_window":"24h","max_deliveries":3,"backoff":{"delay":"1s"},"max_bytes":1000000,"hand_over":"*"}`)
+	m.queue("plain", `{"lease":"1m","dedup_window":"24h","max_deliveries":3,"backoff":{"delay":"1s"},"max_bytes":1000000,"hand_over":"*","expire_empty":"720h"}`)
 	m.push("plain.push.6", "to be handed over")
 	m.ask("pq.plain.push.6", "handed over", "PQ-Settle", m.lease("plain"))
 	m.push("plain.push.-1", "to be leased")

@@ -176,7 +176,10 @@ func (s *Schedules) Delete(tx kv.Tx, q fdbpq.Queue, name string) error {
 	if row == nil {
 		return ErrNone
 	}
-	return h.remove(tx, name, row)
+	if err := h.remove(tx, name, row); err != nil {
+		return err
+	}
+	return fdbpq.NoteUse(tx, q)
 }
 
 // Push pushes the item of a schedule now, as a firing does. A repetition with the same

@@ -204,7 +204,7 @@ func (s *Sources) Delete(tx kv.Tx, q fdbpq.Queue, name string) error {
 	for _, space := range []string{layout.SpaceSource, layout.SpacePosition, layout.SpaceSourceRunner} {
 		tx.Clear(h.Key(space, name))
 	}
-	return nil
+	return fdbpq.NoteUse(tx, q)
 }
 
 // Resume ends the pause of a source, and its stop if from says how to go on.

@@ -34,5 +34,6 @@ func Config(c fdbpq.Config) protocol.Config {
 		Attempts:          c.Attempts,
 		Strict:            c.Strict,
 		ResultBytes:       c.ResultBytes,
+		ExpireEmpty:       protocol.Duration(c.ExpireEmpty),
 	}
 }

@@ -37,6 +37,8 @@ class ConfigChange(TypedDict, total=False):
     strict: bool
     result_bytes: int
     """How many bytes results may take; 0: 64 MiB."""
+    expire_empty: str
+    """For how long the queue is empty and unused before it deletes itself; 0s: it does not."""
 
 
 class Config(TypedDict):
@@ -71,6 +73,8 @@ class Config(TypedDict):
     strict: bool
     result_bytes: int
     """How many bytes results may take; 0: 64 MiB."""
+    expire_empty: str
+    """For how long the queue is empty and unused before it deletes itself; 0s: it does not."""
 
 
 class _Rates(TypedDict):

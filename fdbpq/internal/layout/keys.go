@@ -69,6 +69,8 @@ import (
 //	("rx", queue, suffix, n)                n-th part of a large result
 //	("ra", queue)                           grows when an item leaves a result (add)
 //	("rt", queue, keep, finished, suffix)   a result, in the order in which those kept as long are forgotten
+//	("eu", queue)                           when the queue was last used, if it deletes itself (max)
+//	("el", queue)                           when a timer looks whether it is in use
 //	("g", queue, generation)                generation to be cleared
 //	("z", due, kind, queue, …)              timers, in the order they fall due
 //
@@ -134,6 +136,9 @@ const (
 	SpaceKeptPart  = "rx"
 	SpaceKeptSince = "rt"
 	SpaceFinishes  = "ra"
+
+	SpaceUsed = "eu"
+	SpaceLook = "el"
 
 	SpaceTimer   = "z"
 	SpaceSweeper = "s"
@@ -284,6 +289,8 @@ var RowKinds = [...]RowKind{
 	{SpaceForward, OfGeneration},
 	{SpaceUnique, OfGeneration},
 	{SpaceChunk, OfGeneration},
+	{SpaceUsed, UntilDelete},
+	{SpaceLook, UntilDelete},
 	{SpaceTimer, OfStore},
 	{SpaceCounter, OfGeneration},
 	{SpaceSchedule, UntilDelete},

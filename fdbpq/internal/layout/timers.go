@@ -22,6 +22,7 @@ const (
 	TimerFences  = "e" // fences of keys that time has passed are cleared
 	TimerResults = "r" // results are forgotten
 	TimerBurial  = "g" // an item that is dead is moved to the dead letters, as soon as there is room
+	TimerUnused  = "x" // a queue that nobody uses is deleted
 )
 
 // TimerKinds has all kinds of timers.
@@ -38,6 +39,7 @@ var TimerKinds = map[string]TimerKind{
 	TimerFences:  {OfQueue: true},
 	TimerResults: {OfQueue: true},
 	TimerBurial:  {OfItem: true},
+	TimerUnused:  {},
 }
 
 // TimerKind says how timers of a kind look, and why they are there.

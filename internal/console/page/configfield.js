@@ -26,4 +26,5 @@ export const explained = [
   ["attempts", "Attempts", "How many of its last leases without success an item remembers; 0: none."],
   ["strict", "Strict", "Whether a pop passes over no more urgent item whose push commits while the pop runs, on any store."],
   ["result_bytes", "Bytes of results", "How many bytes the results that the queue keeps may take, with 320 of each, kept or asked for, besides its body; 0: 64 MiB."],
+  ["expire_empty", "Deletes itself when unused for", "For how long the queue is empty and unused before it deletes itself; 0s: it does not."],
 ];

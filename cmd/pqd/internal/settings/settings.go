@@ -40,7 +40,7 @@ type Settings struct {
 	Remotes     ExistingFile    `envconfig:"PQ_REMOTES" desc:"file that says where sources find streams and links, and which queue may read which. Read again at SIGHUP"`
 	Tenants     ExistingFile    `envconfig:"PQ_TENANTS" desc:"file with the quotas of tenants and the files with their tokens for HTTP, {} for none but the usual quotas; the second token of subjects is then the tenant. Read again at SIGHUP"`
 	Sync        bool            `envconfig:"PQ_SYNC" default:"true" desc:"false answers before the fsync: faster, and a power loss can take acknowledged items"`
-	AutoCreate  bool            `envconfig:"PQ_AUTO_CREATE" default:"true" desc:"a push makes its queue; false answers 403 for a queue that does not exist"`
+	AutoCreate  bool            `envconfig:"PQ_AUTO_CREATE" default:"true" desc:"a push makes its queue; false answers 403 for a queue that does not exist, and no queue deletes itself (expire_empty)"`
 	Log         logFormat       `envconfig:"PQ_LOG" default:"text" desc:"log format: text or json"`
 	LogLevel    logLevel        `envconfig:"PQ_LOG_LEVEL" default:"info" desc:"log level: debug, info, warn or error"`
 	Queues      queueCount      `envconfig:"PQ_METRICS_QUEUES" default:"1000" desc:"how many queues have metrics of their own, up to 10000; the others are counted together"`
