@@ -141,11 +141,19 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	if err := b.subscribe(ctx, wr, store, o); err != nil {
 		return nil, err
 	}
-	b.keeper.Start(store, schedules, b.events.Item, fired(b.responder, b.events, b.tenants), unasked, found(b.tenants))
+	b.keeper.Start(store, schedules, b.hears(unasked))
 	b.historian.Start()
 	b.sources.Start()
 	b.peers.Start()
 	return b, nil
+}
+
+// hears is what the bridge does with what happens in the store.
+func (b *Bridge) hears(room func(queue string, items, bytes int) (ended func(), full error)) desk.Hears {
+	return desk.Hears{
+		Event: b.events.Item, Fired: fired(b.responder, b.events, b.tenants), Room: room, Found: found(b.tenants), Deleted: b.events.QueueDeleted,
+		Waiting: func() []string { return append(b.waits.Queues(), b.workers.results.Queues()...) },
+	}
 }
 
 // newWire returns the wire of the bridge's subjects.

@@ -22,6 +22,7 @@ var Events = []EventKind{
 	{EventSourceSkipped, true, SourceEvent{}, "A stream has lost messages that its source had not read."},
 	{EventSourcePoisoned, true, SourceEvent{}, "Messages of a source became dead letters."},
 	{EventLinkStopped, true, LinkEvent{}, "A link gives nothing until a person has looked."},
+	{EventQueueDeleted, true, QueueEvent{}, "A queue has deleted itself, because it was empty and unused."},
 	{EventError, true, ErrorEvent{}, "Pushes without a reply subject were not stored."},
 	{EventActive, false, ActiveEvent{}, "A node of a replicated store has become active."},
 	{EventClock, false, ClockEvent{}, "A pqd has set the clock of schedules to its own."},
@@ -109,6 +110,16 @@ type LinkEvent struct {
 
 // EventLinkStopped is the type of a [LinkEvent].
 const EventLinkStopped = "link_stopped"
+
+// QueueEvent is published when something happened to a queue as a whole.
+type QueueEvent struct {
+	Type  string    `json:"type"`
+	Time  time.Time `json:"time"`
+	Queue string    `json:"queue"`
+}
+
+// EventQueueDeleted is the type of a [QueueEvent]: the queue was empty and unused for its expire_empty.
+const EventQueueDeleted = "queue_deleted"
 
 // EventClock is the type of a [ClockEvent].
 const EventClock = "clock"

@@ -20,7 +20,8 @@ import (
 
 // eventTypes are the types of events that are for people.
 var eventTypes = []string{"dead", "expired", "lease_lost", "revoked", "evicted", protocol.EventScheduleMissed, protocol.EventSourceStopped,
-	protocol.EventSourceSkipped, protocol.EventSourcePoisoned, protocol.EventLinkStopped, protocol.EventError, protocol.EventActive, protocol.EventClock}
+	protocol.EventSourceSkipped, protocol.EventSourcePoisoned, protocol.EventLinkStopped, protocol.EventQueueDeleted, protocol.EventError,
+	protocol.EventActive, protocol.EventClock}
 
 // eventsAhead is how many events may wait to be printed. Further ones are lost.
 const eventsAhead = 8192
@@ -38,8 +39,9 @@ subject that were refused (error), another pqd of a cluster (active), times of a
 schedule without an item (schedule_missed), another clock of schedules (clock), a
 source that has stopped (source_stopped), whose stream has lost messages before they
 were read (source_skipped), or that made dead letters (source_poisoned), a link that
-gives nothing until a person has looked (link_stopped). Nobody keeps events: those of a
-time without a connection are lost, and pq says so. Ctrl-C ends it.`,
+gives nothing until a person has looked (link_stopped), a queue that has deleted itself
+(queue_deleted). Nobody keeps events: those of a time without a connection are lost, and
+pq says so. Ctrl-C ends it.`,
 		Example: `  # what dies in a queue
   pq events jobs --type dead
 
@@ -165,6 +167,8 @@ func printEvent(s *session.Session, m *nats.Msg) error {
 		text = append(text, event.Queue, event.Name, event.Text)
 	case kind == protocol.EventSourceSkipped, kind == protocol.EventSourcePoisoned:
 		text = append(text, event.Queue, event.Name, fmt.Sprintf("messages: %d", event.Count))
+	case kind == protocol.EventQueueDeleted:
+		text = append(text, event.Queue, "it was empty and unused")
 	case kind == protocol.EventError:
 		text = append(text, event.Queue, fmt.Sprintf("pushes lost: %d", event.Count), fmt.Sprintf("%s (%d)", event.Error, event.Code))
 	default:

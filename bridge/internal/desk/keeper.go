@@ -31,32 +31,65 @@ const logEvery = time.Minute
 
 func NewKeeper(log *slog.Logger) *Keeper { return &Keeper{log: log} }
 
-// Start runs the store's maintenance and its schedules until stop. It publishes the events of items.
-func (k *Keeper) Start(store *fdbpq.Store, schedules *schedule.Schedules, event func(fdbpq.Event), fired func(schedule.Fired),
-	room func(queue string, items, bytes int) (ended func(), full error), found func(fdbpq.Found)) {
+// Hears is what a keeper tells, and asks.
+type Hears struct {
+	Event   func(fdbpq.Event) // of an item; one at a time
+	Fired   func(schedule.Fired)
+	Room    func(queue string, items, bytes int) (ended func(), full error) // for items of schedules
+	Found   func(fdbpq.Found)
+	Deleted func(queue string) // that nobody used
+	Waiting func() []string    // the queues at which requests wait: they are in use
+}
+
+// Start runs the store's maintenance and its schedules until stop.
+func (k *Keeper) Start(store *fdbpq.Store, schedules *schedule.Schedules, hears Hears) {
 	ctx, cancel := context.WithCancel(context.Background())
 	k.cancel, k.done = cancel, make(chan struct{})
-	var one sync.Mutex // event runs once at a time
+	var one sync.Mutex
 	happened := func(e fdbpq.Event) {
 		one.Lock()
 		defer one.Unlock()
-		event(e)
+		hears.Event(e)
 	}
 	var running sync.WaitGroup
 	running.Go(func() {
-		store.Maintain(ctx, fdbpq.Maintenance{Event: happened, Problem: k.wrong, Alive: k.alive, Found: found})
+		store.Maintain(ctx, fdbpq.Maintenance{Event: happened, Problem: k.wrong, Alive: k.alive, Found: hears.Found, Deleted: hears.Deleted})
 	})
 	running.Go(func() {
 		schedules.Run(ctx, schedule.Runner{
-			Event: happened, Problem: k.wrong, Fired: fired,
-			Room:  func(queue string, bytes int) (ended func(), full error) { return room(queue, 1, bytes) },
+			Event: happened, Problem: k.wrong, Fired: hears.Fired,
+			Room:  func(queue string, bytes int) (ended func(), full error) { return hears.Room(queue, 1, bytes) },
 			Owner: subjects.Tenant,
 		})
 	})
+	running.Go(func() { k.noteUses(ctx, store, hears.Waiting) })
 	go func() {
 		defer close(k.done)
 		running.Wait()
 	}()
+}
+
+// usesEvery is how often the keeper notes the use of queues at which requests wait. It is shorter than a tenth of the shortest
+// expire_empty, which is how old such a note may be.
+const usesEvery = 2 * time.Second
+
+// noteUses notes which queues are in use, although no transaction shows that.
+func (k *Keeper) noteUses(ctx context.Context, store *fdbpq.Store, waiting func() []string) {
+	ticker := time.NewTicker(usesEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		limited, cancel := context.WithTimeout(ctx, TxTimeout)
+		err := store.Use(limited, waiting()...)
+		cancel()
+		if ctx.Err() == nil {
+			k.Notice(err)
+		}
+	}
 }
 
 // wrong notes that a step of the maintenance failed.

@@ -139,6 +139,17 @@ func (a *Announcer) ScheduleMissed(missed *schedule.MissedTimes) {
 	})
 }
 
+// QueueDeleted announces, logs and counts that a queue has deleted itself. The log has it as it has the deletes of administrators.
+func (a *Announcer) QueueDeleted(queue string) {
+	a.mu.Lock()
+	a.counts[protocol.EventQueueDeleted]++
+	a.mu.Unlock()
+	a.log.Info("administrative act: "+subjects.AdminDelete.String(), "queue", queue, "reason", "expire_empty: it was empty and unused")
+	a.publish(queue, protocol.EventQueueDeleted, protocol.QueueEvent{
+		Type: protocol.EventTypePrefix + protocol.EventQueueDeleted, Time: time.Now().UTC(), Queue: subjects.Own(queue),
+	})
+}
+
 // Clock announces that this process has set the clock of schedules.
 func (a *Announcer) Clock(by time.Duration) {
 	event := protocol.ClockEvent{Type: protocol.EventTypePrefix + protocol.EventClock, Time: time.Now().UTC(), By: by.String()}

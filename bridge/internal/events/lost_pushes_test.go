@@ -142,6 +142,25 @@ func TestItemEvents(t *testing.T) {
 	})
 }
 
+// A queue that has deleted itself is announced, and counted.
+func TestQueueDeleted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := newAnnounced(t)
+		a.QueueDeleted("jobs")
+		synctest.Wait()
+		m := <-a.came
+		var e protocol.QueueEvent
+		if err := json.Unmarshal(m.Data, &e); err != nil || m.Subject != "pq.jobs.event.queue_deleted" {
+			t.Errorf("%s: %s, %v", m.Subject, m.Data, err)
+		}
+		want := protocol.QueueEvent{Type: "io.pq.v1.event.queue_deleted", Time: time.Now().UTC(), Queue: "jobs"}
+		if e != want || a.Counts()[protocol.EventQueueDeleted] != 1 {
+			t.Errorf("event %+v, expected %+v; counts %v", e, want, a.Counts())
+		}
+	})
+}
+
 // What a schedule has missed is told at once, and counted.
 func TestScheduleMissed(t *testing.T) {
 	t.Parallel()

@@ -94,6 +94,7 @@ func (x *Explainer) Tell(queue []byte) []byte {
 func (x *Explainer) Queue(r kv.Reader, q fdbpq.Queue, found *survey.Found) (e Explained, err error) {
 	e.queue, e.dead, e.asking = q, survey.TakesDeadLetters(q.Name(), &found.Config), x.here(q.Name())
 	e.of(&found.Inspection)
+	e.ExpiresAfter = x.Store.ExpiresAfter(&found.Config)
 	if e.Explanation, err = found.Explain(found.OldestLease, found.Held); err != nil {
 		return e, err
 	}

@@ -34,6 +34,8 @@ type Facts struct {
 	Lately                 bool             // pops have asked for them a while ago, and none has taken one since
 	recent                 recent           // what became of the last items, where nobody takes any
 
+	ExpiresAfter time.Duration // for how long the queue is empty and unused before it deletes itself; 0: it does not
+
 	Failing fdbpq.Failing    // items that have failed, of the first ones of a queue
 	Past    fdbpq.FailedItem // what an item tells of its failures
 }
@@ -94,6 +96,9 @@ func (f *Facts) say(now time.Time) (text, next string) {
 	case fdbpq.ReasonFlows:
 		return f.item("It is handed out when those in front of it are gone.", "Items are handed out."), ""
 	case fdbpq.ReasonEmpty:
+		if f.ExpiresAfter > 0 {
+			return fmt.Sprintf("There are no items. The queue deletes itself when it was empty and unused for %s.", f.ExpiresAfter), ""
+		}
 		return "There are no items.", ""
 	case fdbpq.ReasonPaused:
 		return "The queue is paused, so no item is handed out.", "Resume the queue."

@@ -77,6 +77,9 @@ func (w *Waits) Tenant(queue string) (name string, most int) {
 	return "", 0
 }
 
+// Queues are the queues at which pops wait.
+func (w *Waits) Queues() []string { return w.line.Queues() }
+
 // At is how many pops wait at a queue.
 func (w *Waits) At(queue string) int { return w.line.WaitingAt(queue) }
 

@@ -170,6 +170,9 @@ func (w *Waits) Open() { w.line.Open() }
 func (w *Waits) Waiting() int { return w.line.Waiting() }
 func (w *Waits) Unseen() int  { return w.line.Unseen() }
 
+// Queues are the queues at which requests wait.
+func (w *Waits) Queues() []string { return w.line.Queues() }
+
 // Enter takes in a request, which waits if it asks for that.
 func (w *Waits) Enter(queue string, q *result) {
 	if q.wait > 0 {

@@ -12,6 +12,8 @@ package waiting
 
 import (
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -287,6 +289,13 @@ func (p *Pops[T]) Waiting() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.ends.size()
+}
+
+// Queues are the queues at which pops wait.
+func (p *Pops[T]) Queues() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Collect(maps.Keys(p.queues))
 }
 
 // WaitingAt is how many pops wait at a queue.

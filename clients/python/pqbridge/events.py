@@ -28,6 +28,7 @@ EventType = Literal[
     "source_skipped",
     "source_poisoned",
     "link_stopped",
+    "queue_deleted",
     "error",
 ]
 
