@@ -138,24 +138,19 @@ func (i *Item) endSettle(err error) error {
 }
 
 // Extend starts the lease afresh: it lasts from now for its first length.
-func (i *Item) Extend(ctx context.Context) error {
-	if i.isSettled() {
-		return ErrSettled
-	}
-	return i.extend(ctx, protocol.SettleProgress)
-}
+func (i *Item) Extend(ctx context.Context) error { return i.extend(ctx, protocol.SettleProgress) }
 
 // Report is Extend, and says how far the work is: up to 4 KiB of text in one line, such as JSON. The item keeps the text in place of the one
 // before, until it ends. Whoever looks at it sees the text, and the next holder gets it as [Item.Progress], so a job that is interrupted
 // goes on where it was. The error is [ErrProgressDropped] if there is no room for the text; the lease is extended all the same.
 func (i *Item) Report(ctx context.Context, text string) error {
-	if i.isSettled() {
-		return ErrSettled
-	}
 	return i.extend(ctx, strings.TrimSpace(protocol.SettleProgress+" "+text))
 }
 
 func (i *Item) extend(ctx context.Context, body string) error {
+	if i.isSettled() {
+		return ErrSettled
+	}
 	until, err := i.settlement(ctx, &settling{item: i, op: "extend", body: body})
 	if until == "" {
 		return err
