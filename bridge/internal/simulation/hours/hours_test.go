@@ -150,9 +150,8 @@ type worker struct {
 	lease       time.Duration
 	takes       time.Duration                         // for a job, before extensions
 	does        func(item string, attempt int) string // what it says in the end; "": it hangs until it is told otherwise
-	extends     bool                                  // while it hangs, up to a moment of the hour
-	extendsTo   time.Duration
-	leaves      time.Duration // it is killed at this moment of the hour; 0: never
+	extends     time.Duration                         // up to this moment of the hour while it hangs; 0: never
+	leaves      time.Duration                         // it is killed at this moment of the hour; 0: never
 }
 
 // work runs until the worker is killed, hangs or the hour is over.
@@ -187,7 +186,7 @@ func (w *worker) work() {
 
 // hang keeps the lease as long as it is extended.
 func (w *worker) hang(ack string) {
-	for w.extends && time.Since(w.began) < w.extendsTo && !w.pause(w.lease/3) {
+	for time.Since(w.began) < w.extends && !w.pause(w.lease/3) {
 		w.hour.does(ack, "+WPI")
 	}
 }

@@ -127,14 +127,17 @@ func lost(holder string) func(*look) string {
 	return func(l *look) string { return l.is(protocol.CauseNoWorkers, "The last holder, "+holder) }
 }
 
-// hangs is a worker that hangs at its sixth job, half a minute after the hour began.
-func hangs(lease time.Duration, extends time.Duration) worker {
-	return worker{lease: lease, takes: 5 * time.Second, extendsTo: extends, does: func(item string, _ int) string {
-		if item == "job5" {
-			return ""
-		}
-		return "+ACK"
-	}}
+// hangs has jobs, and a worker that hangs at its sixth job, half a minute after the hour began. It extends its lease up to a moment; 0: never.
+func hangs(jobs int, lease, extends time.Duration) func(h *hour, queue string) {
+	return func(h *hour, queue string) {
+		h.push(queue, jobs, "job")
+		h.workers(1, worker{queue: queue, lease: lease, takes: 5 * time.Second, extends: extends, does: func(item string, _ int) string {
+			if item == "job5" {
+				return ""
+			}
+			return "+ACK"
+		}})
+	}
 }
 
 var scenes = []*scene{
@@ -192,34 +195,19 @@ var scenes = []*scene{
 		{4 * time.Minute, end, lost("vm-")},
 	}},
 	// A worker hangs, and its lease is extended for half an hour.
-	{"hangs-and-extends", func(h *hour, queue string) {
-		h.push(queue, 20, "job")
-		w := hangs(30*time.Second, 30*time.Minute)
-		w.queue, w.extends = queue, true
-		h.workers(1, w)
-	}, []rule{
+	{"hangs-and-extends", hangs(20, 30*time.Second, 30*time.Minute), []rule{
 		{40 * time.Second, end, stands},
 		{40 * time.Second, 30 * time.Minute, holds("vm-1")},
 		{31 * time.Minute, end, lost("vm-1")},
 	}},
 	// A worker hangs with a lease of five minutes, that nobody extends.
-	{"hangs", func(h *hour, queue string) {
-		h.push(queue, 20, "job")
-		w := hangs(5*time.Minute, 0)
-		w.queue = queue
-		h.workers(1, w)
-	}, []rule{
+	{"hangs", hangs(20, 5*time.Minute, 0), []rule{
 		{40 * time.Second, end, stands},
 		{40 * time.Second, 5 * time.Minute, holds("vm-1")},
 		{6 * time.Minute, end, lost("vm-1")},
 	}},
 	// The same with the last item of the queue.
-	{"hangs-at-the-last", func(h *hour, queue string) {
-		h.push(queue, 6, "job")
-		w := hangs(5*time.Minute, 0)
-		w.queue = queue
-		h.workers(1, w)
-	}, []rule{
+	{"hangs-at-the-last", hangs(6, 5*time.Minute, 0), []rule{
 		{30 * time.Second, 5 * time.Minute, holds("vm-1")},
 		{6 * time.Minute, end, lost("vm-1")},
 	}},
