@@ -211,8 +211,11 @@ var own = map[subjects.Verb]func(l *longest) []message{
 			{"longest cursor", "pq.jobs.list", `{"after":"` + often(8000, "F") + `"}`, nil},
 		}
 	},
-	subjects.Get:     nil,
-	subjects.Result:  nil,
+	subjects.Get:    nil,
+	subjects.Result: nil,
+	subjects.Cancel: func(l *longest) []message {
+		return []message{{"longest reason", "pq.jobs.cancel.FQEVARUB", `{"leased":false,"reason":"` + often(6144, `\u0001`) + `"}`, nil}}
+	},
 	subjects.Remove:  nil,
 	subjects.Move:    nil,
 	subjects.Requeue: nil,

@@ -135,7 +135,7 @@ func TestPermissions(t *testing.T) {
 	pops := []string{"pop.min", "pop.max", "ack.c.t"}
 	peeks := []string{"peek.min", "peek.max"}
 	reads := []string{"info", "list", "get.x", "result.x", "keys", "key.%2E", "schedules", "schedule.s", "sources", "links"}
-	changes := []string{"remove.x", "move.x.5", "requeue.x", "revoke.x", "admin.config", "admin.purge", "admin.pause", "admin.resume", "admin.delete", "admin.remove", "admin.move", "admin.revoke", "admin.requeue", "admin.key.a", "admin.schedule.s", "admin.schedule.s.pause", "admin.schedule.s.resume", "admin.schedule.s.delete", "admin.schedule.s.run", "admin.source.s", "admin.source.s.pause", "admin.source.s.resume", "admin.source.s.delete", "admin.link.l", "admin.link.l.pause", "admin.link.l.resume", "admin.link.l.delete"}
+	changes := []string{"cancel.x", "remove.x", "move.x.5", "requeue.x", "revoke.x", "admin.config", "admin.purge", "admin.pause", "admin.resume", "admin.delete", "admin.remove", "admin.move", "admin.revoke", "admin.requeue", "admin.key.a", "admin.schedule.s", "admin.schedule.s.pause", "admin.schedule.s.resume", "admin.schedule.s.delete", "admin.schedule.s.run", "admin.source.s", "admin.source.s.pause", "admin.source.s.resume", "admin.source.s.delete", "admin.link.l", "admin.link.l.pause", "admin.link.l.resume", "admin.link.l.delete"}
 	takes := []string{"link.l"}
 	imports := []string{"import"}
 	all := slices.Concat(pushes, imports, pops, peeks, takes, reads, changes)
@@ -154,9 +154,9 @@ func TestPermissions(t *testing.T) {
 		events bool
 	}{
 		"producer": {grammar.Producer, "jobs", pushes, false},
-		"caller":   {grammar.Caller, "jobs", []string{"result.x"}, false},
+		"caller":   {grammar.Caller, "jobs", []string{"result.x", "cancel.x"}, false},
 		"importer": {grammar.Importer, "jobs", imports, false},
-		"consumer": {grammar.Consumer, "jobs", slices.Concat(pops, peeks), false},
+		"consumer": {grammar.Consumer, "jobs", slices.Concat(pops, peeks), true},
 		"taker":    {grammar.Taker, "jobs", takes, false},
 		"viewer":   {grammar.Viewer, "jobs", slices.Concat(reads, peeks), true},
 		"auditor":  {grammar.Viewer, "*", slices.Concat(reads, peeks), true},

@@ -594,10 +594,16 @@ var runAgain = map[string]func(a *again, queue string) asking{
 		a.accepted(a.raw(at, "+ACK"))
 		return asking{subject: at, body: "+ACK"}
 	},
-	"nak":       settling(`-NAK {"delay":3600000000000}`),
-	"back":      settling("+BACK"),
-	"term":      settling("+TERM no use"),
-	"in work":   settling("+WPI"),
+	"nak":     settling(`-NAK {"delay":3600000000000}`),
+	"back":    settling("+BACK"),
+	"term":    settling("+TERM no use"),
+	"in work": settling("+WPI"),
+	"cancel":  editing("cancel", "", `{"reason":"r"}`),
+	"no cancel": func(a *again, queue string) asking {
+		a.leasedAt(queue)
+		id := object[struct{ Items []struct{ ID string } }](a.client, "pq."+queue+".list", `{"state":"leased"}`).Items[0].ID
+		return asking{subject: "pq." + queue + ".cancel." + id, body: `{"leased":false}`, fails: true}
+	},
 	"remove":    editing("remove", "", ""),
 	"move":      editing("move", ".9", ""),
 	"no revoke": editing("revoke", "", ""),

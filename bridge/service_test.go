@@ -21,7 +21,7 @@ import (
 )
 
 // endpointNames are the endpoints that discovery shows, in this order.
-var endpointNames = []string{"push", "import", "pop", "peek", "ack", "info", "list", "get", "result", "keys", "key", "schedules", "schedule", "sources", "links", "link", "remove", "move", "requeue", "revoke", "admin", "admin-key", "admin-schedule", "admin-source", "admin-link", "sys", "cluster"}
+var endpointNames = []string{"push", "import", "pop", "peek", "ack", "info", "list", "get", "result", "keys", "key", "schedules", "schedule", "sources", "links", "link", "cancel", "remove", "move", "requeue", "revoke", "admin", "admin-key", "admin-schedule", "admin-source", "admin-link", "sys", "cluster"}
 
 // The bridge answers discovery as a micro service does, with true counters.
 func TestDiscovery(t *testing.T) {

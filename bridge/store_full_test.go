@@ -149,6 +149,7 @@ func TestReserveOfFullStore(t *testing.T) {
 		c.push("pq.jobs.push.1", body, "Nats-Msg-Id", body)
 	}
 	c.push("pq.plain.push", "x")
+	cancelled := c.push("pq.unwanted.push", "x").ID
 	lease := func() string { return c.pop("pq.jobs.pop.min", "", "PQ-Lease", "1h").Reply }
 	acked, nacked, backed, termed, kept, next, over := lease(), lease(), lease(), lease(), lease(), lease(), lease()
 	id := c.pop("pq.jobs.peek.min", "").Header.Get("PQ-Id")
@@ -211,6 +212,7 @@ func TestReserveOfFullStore(t *testing.T) {
 		{subject: "pq.jobs.admin.pause", served: true},
 		{subject: "pq.jobs.admin.resume", served: true},
 		{subject: "pq.plain.pop.min", served: true},
+		{subject: "pq.unwanted.cancel." + cancelled, body: `{"reason":"no room"}`, served: true},
 		{subject: "pq.jobs.remove." + id, served: true},
 		{subject: "pq.jobs-dead.admin.remove", body: `{"all":true}`, served: true},
 		{subject: "pq.jobs.admin.purge", served: true},
@@ -242,6 +244,7 @@ func TestLastRoomOfFullStore(t *testing.T) {
 		c.push("pq.jobs.push.1", "x")
 	}
 	c.push("pq.plain.push", "x")
+	cancelled := c.push("pq.unwanted.push", "x").ID
 	lease := func() string { return c.pop("pq.jobs.pop.min", "", "PQ-Lease", "1h").Reply }
 	acked, nacked, backed, termed, next := lease(), lease(), lease(), lease(), lease()
 	id := c.pop("pq.jobs.peek.min", "").Header.Get("PQ-Id")
@@ -279,6 +282,7 @@ func TestLastRoomOfFullStore(t *testing.T) {
 		{subject: "pq.jobs.admin.schedule.s.delete", served: true},
 		{subject: "pq.jobs.admin.source.s.delete", served: true},
 		{subject: "pq.jobs.admin.link.l.delete", served: true},
+		{subject: "pq.unwanted.cancel." + cancelled, body: `{"reason":"no room"}`, served: true},
 		{subject: "pq.jobs.remove." + id, served: true},
 		{subject: "pq.plain.admin.remove", body: `{"all":true}`, served: true},
 		{subject: "pq.jobs.admin.purge", served: true},

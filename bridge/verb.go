@@ -64,6 +64,7 @@ var verbs = numbered([]*verb{
 	{Verb: request.Verb{Name: "sources"}, subjects: []subjects.Verb{subjects.Sources}, make: reads.Sources, kind: kindQuery},
 	{Verb: request.Verb{Name: "links"}, subjects: []subjects.Verb{subjects.Links}, make: reads.Links, kind: kindQuery},
 	{Verb: request.Verb{Name: "link", Traced: true}, subjects: []subjects.Verb{subjects.Link}, make: links.Link, kind: kindPop},
+	{Verb: request.Verb{Name: "cancel", Silent: true}, subjects: []subjects.Verb{subjects.Cancel}, make: edits.Cancel, kind: kindChange},
 	{Verb: request.Verb{Name: "remove", Silent: true}, subjects: []subjects.Verb{subjects.Remove}, make: edits.Remove, kind: kindChange},
 	{Verb: request.Verb{Name: "move", Silent: true}, subjects: []subjects.Verb{subjects.Move}, make: edits.Move, kind: kindChange},
 	{Verb: request.Verb{Name: "requeue", Silent: true}, subjects: []subjects.Verb{subjects.Requeue}, make: edits.Requeue, kind: kindChange},

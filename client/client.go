@@ -65,6 +65,7 @@ type Client struct {
 	pushes   *pushes
 
 	settlements *settlements
+	denials     denials
 }
 
 // The defaults of a client's options.

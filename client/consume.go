@@ -22,7 +22,8 @@ import (
 // return that.
 //
 // The lease is extended while the handler runs. If it is lost all the same, ctx
-// ends with [ErrLeaseLost] as its cause.
+// ends with [ErrLeaseLost] as its cause, and with [ErrCancelled] if the item was cancelled. A bridge tells of a lease that somebody else has
+// ended at once, if the user of the connection may subscribe to the events of the queue, and otherwise with the next extension.
 type Handler func(ctx context.Context, item *Item) error
 
 // ConsumeOptions configure [Queue.Consume]. The zero value suits many programs.
@@ -154,7 +155,11 @@ func (q *Queue) consume(ctx context.Context, handle work, o ConsumeOptions) erro
 	}
 	waits := &inbox{mailbox: q.client.mailbox}
 	defer context.AfterFunc(ctx, waits.close)()
-	c.asks = newAsks(c, c.popOptions(waits))
+	pops := c.popOptions(waits)
+	var hang func()
+	c.bells, hang = q.listen(holderOf(pops))
+	defer hang()
+	c.asks = newAsks(c, pops)
 	var workers sync.WaitGroup
 	for range max(1, o.Workers) {
 		workers.Go(c.run)
@@ -185,6 +190,7 @@ type consumer struct {
 	work    context.Context // of handling them, which ends later
 	stop    context.CancelCauseFunc
 	asks    *asks
+	bells   *bells
 
 	mu   sync.Mutex
 	left int64 // items that may still be taken
@@ -221,6 +227,15 @@ func (c *consumer) popOptions(waits *inbox) []PopOption {
 	}
 	options = append(options, Holder(cmp.Or(c.options.Holder, defaultHolder)))
 	return append(options, c.options.Pop...)
+}
+
+// holderOf is the holder that pops with some options have.
+func holderOf(pops []PopOption) string {
+	var r popRequest
+	for _, set := range pops {
+		set(&r)
+	}
+	return r.Holder
 }
 
 // run is the loop of a worker. The settlement of an item and the request for the next one leave at the same time,
@@ -309,7 +324,7 @@ func logError(queue string, item *Item, err error) {
 
 // begin serves an item when the previous item is settled. It extends the lease meanwhile.
 func (c *consumer) begin(item *Item, before <-chan struct{}) (settled <-chan struct{}) {
-	held, release := item.Hold(c.work)
+	held, release := item.hold(c.work, c.bells)
 	<-before
 	return c.serve(held, item, release)
 }
@@ -334,11 +349,14 @@ func (c *consumer) serve(held context.Context, item *Item, release func()) (sett
 	value, err := c.call(held, item)
 	lost := context.Cause(held)
 	release()
-	if err != nil {
-		c.options.OnError(item, err)
+	switch {
+	case err != nil:
+		c.options.OnError(item, gaveUp(err, lost))
+	case errors.Is(lost, ErrCancelled) && !item.isSettled():
+		c.options.OnError(item, lost)
 	}
 	// A late acknowledgement still takes effect if no other consumer has got the item.
-	if item.isSettled() || err != nil && errors.Is(lost, ErrLeaseLost) {
+	if item.isSettled() || errors.Is(lost, ErrCancelled) || err != nil && errors.Is(lost, ErrLeaseLost) {
 		return closed
 	}
 	return c.settle(item, value, err)

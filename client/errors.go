@@ -112,6 +112,8 @@ func (e *Error) Is(target error) bool {
 		return e.Code == protocol.CodeConflict && e.Reason == ReasonNotLeased
 	case ErrLeaseLost:
 		return e.Code == protocol.CodeLeaseLost
+	case ErrCancelled:
+		return e.Code == protocol.CodeLeaseLost && e.Reason == ReasonCancelled
 	case ErrTooLarge:
 		return e.Code == protocol.CodeTooLarge
 	case ErrOccupied:

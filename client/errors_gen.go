@@ -19,10 +19,11 @@ const (
 
 // Reasons of 410: why a lease is lost.
 const (
-	ReasonGone     = protocol.ReasonGone     // the item was acknowledged, given up or removed
-	ReasonTaken    = protocol.ReasonTaken    // another consumer has it
-	ReasonReturned = protocol.ReasonReturned // the item was given back
-	ReasonExpired  = protocol.ReasonExpired  // the lease ran out
+	ReasonGone      = protocol.ReasonGone      // the item was acknowledged, given up or removed
+	ReasonTaken     = protocol.ReasonTaken     // another consumer has it
+	ReasonReturned  = protocol.ReasonReturned  // the item was given back
+	ReasonExpired   = protocol.ReasonExpired   // the lease ran out
+	ReasonCancelled = protocol.ReasonCancelled // the item was cancelled, and its queue keeps that
 )
 
 // Reasons of 429: which limit is reached.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/pqbridge/pqbridge/protocol"
 )
 
 // Hold extends the item's lease repeatedly until stop is called or the item is settled.
@@ -15,6 +17,11 @@ import (
 //	ctx, stop := item.Hold(ctx)
 //	defer stop()
 func (i *Item) Hold(ctx context.Context) (held context.Context, stop context.CancelFunc) {
+	return i.hold(ctx, nil)
+}
+
+// hold is Hold, and hears bells.
+func (i *Item) hold(ctx context.Context, bells *bells) (held context.Context, stop context.CancelFunc) {
 	held, cancel := context.WithCancelCause(ctx)
 	if !i.Leased() {
 		cancel(ErrNotLeased)
@@ -25,6 +32,7 @@ func (i *Item) Hold(ctx context.Context) (held context.Context, stop context.Can
 	h.every, h.term = i.extendInterval(now)
 	h.lost = now.Add(h.term)
 	h.wait()
+	h.leave = bells.enter(h)
 	return held, h.stop
 }
 
@@ -37,21 +45,74 @@ type hold struct {
 	every, term time.Duration
 	lost        time.Time // the time at which the lease is lost unless it is extended before
 
-	mu    sync.Mutex
-	timer *time.Timer
+	leave func() // the bells
+
+	mu        sync.Mutex
+	timer     *time.Timer
+	extending bool
+	hurries   bool                // somebody has rung since the last extension began
+	hurried   time.Time           // when an extension last began because somebody had rung
+	rung      *protocol.LostEvent // what the last bell has told of this lease
 }
+
+// isOf reports whether a bell is about this lease.
+func (h *hold) isOf(e *protocol.LostEvent) bool { return uint64(e.Fence) == h.item.Fence }
+
+// ring extends the lease as soon as it may.
+func (h *hold) ring(e *protocol.LostEvent) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if e != nil {
+		h.rung = e
+	}
+	if h.hurries = true; h.timer != nil && !h.extending {
+		h.timer.Reset(min(h.every, h.soon()))
+	}
+}
+
+// soon is when a bell may extend the lease.
+func (h *hold) soon() time.Duration { return max(0, ringEvery-time.Since(h.hurried)) }
 
 // wait sets the timer of the next extension.
 func (h *hold) wait() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.ctx.Err() == nil {
-		h.timer = time.AfterFunc(h.every, h.extend)
+	if h.extending = false; h.ctx.Err() != nil {
+		return
 	}
+	after := h.every
+	if h.hurries {
+		after = min(after, h.soon())
+	}
+	if h.timer != nil {
+		h.timer.Stop() // a bell may have wound it once more
+	}
+	h.timer = time.AfterFunc(after, h.extend)
+}
+
+// begin reports whether an extension begins: a bell that comes as the time is over begins none.
+func (h *hold) begin() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.ctx.Err() != nil || h.extending {
+		return false
+	}
+	if h.extending = true; h.hurries {
+		h.hurries, h.hurried = false, time.Now()
+	}
+	return true
+}
+
+// why says why the lease is lost.
+func (h *hold) why(err error) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return whyLost(err, h.rung)
 }
 
 func (h *hold) stop() {
 	h.cancel(context.Canceled)
+	h.leave()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.timer != nil {
@@ -72,7 +133,7 @@ const (
 
 // extend extends the lease, and cancels the context when it is lost.
 func (h *hold) extend() {
-	if h.ctx.Err() != nil {
+	if !h.begin() {
 		return
 	}
 	// An answer that comes after the end of the lease is of no use.
@@ -86,7 +147,7 @@ func (h *hold) extend() {
 	case errors.Is(err, ErrSettled), h.item.isSettled(), h.ctx.Err() != nil:
 		return
 	case errors.Is(err, ErrLeaseLost):
-		h.cancel(err)
+		h.cancel(h.why(err))
 		return
 	case !time.Now().Before(h.lost):
 		h.cancel(fmt.Errorf("%w: it could not be extended in time: %w", ErrLeaseLost, err))

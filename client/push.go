@@ -40,6 +40,7 @@ type PushOption func(*push)
 type push struct {
 	priority *int64
 	header   nats.Header
+	hangsUp  bool // its caller cancels it when nobody waits for its result any longer
 	once     bool // it has an id: the caller's, or a random one
 }
 

@@ -20,7 +20,7 @@ type Result struct {
 	Dropped    bool            // the holder said something, and the queue had no room for it
 	FinishedAt time.Time
 	Deliveries int64
-	Reason     string // why it is dead
+	Reason     string // why it is dead, or cancelled
 	Cause      string // what a dead item failed of last: the reason of its last attempt, or that of its death
 	DeadLetter string // of a dead item: the queue that has it now
 	Next       string // of an item handed over: the queue that has it now, or link:<name>
@@ -84,8 +84,38 @@ func (q *Queue) pushAndWait(ctx context.Context, payload []byte, opts []PushOpti
 	if err != nil {
 		return "", nil, err
 	}
-	r, err = q.AwaitResult(ctx, pushed.ID, forever)
+	if r, err = q.AwaitResult(ctx, pushed.ID, forever); err != nil && ctx.Err() != nil && hangsUp(opts) {
+		r, err = q.hangUp(ctx, pushed.ID, err)
+	}
 	return pushed.ID, r, err
+}
+
+// CancelOnHangUp has [Queue.PushAndWait] and [Call] cancel the item when their context ends before it has a result, since nobody else wants
+// one. The error is [ErrCancelled] then, unless the item has just ended: its result counts. A program that dies cancels nothing, see
+// [TTL]. It has no effect on other pushes.
+func CancelOnHangUp() PushOption { return func(p *push) { p.hangsUp = true } }
+
+func hangsUp(opts []PushOption) bool {
+	p := push{header: nats.Header{}}
+	for _, set := range opts {
+		set(&p)
+	}
+	return p.hangsUp
+}
+
+// hangUp cancels an item whose caller does not wait for it any longer. late is the error of the wait.
+func (q *Queue) hangUp(ctx context.Context, id string, late error) (*Result, error) {
+	why := cmp.Or(ctx.Err(), late)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), q.client.patience.timeout)
+	defer cancel()
+	done, err := q.Cancel(ctx, id, CancelOptions{Reason: "the caller has hung up: " + why.Error()})
+	switch {
+	case err != nil:
+		return nil, errors.Join(late, err)
+	case done.FinishedAt.IsZero(), done.Outcome == protocol.FinishCancelled:
+		return nil, fmt.Errorf("item %s is %w, because the wait for it has ended: %w", id, ErrCancelled, why)
+	}
+	return q.Result(ctx, id)
 }
 
 const (
@@ -129,6 +159,6 @@ func (q *Queue) result(ctx context.Context, id string, wait time.Duration) (*Res
 	}
 	return &Result{
 		Outcome: r.Outcome, Body: m.Data, Dropped: r.Dropped, FinishedAt: r.FinishedAt, Deliveries: r.Deliveries,
-		Reason: r.DeadReason, Cause: cmp.Or(r.DeadCause, r.DeadReason), DeadLetter: r.DeadLetter, Next: r.Next, NextID: r.NextID,
+		Reason: cmp.Or(r.DeadReason, r.CancelReason), Cause: cmp.Or(r.DeadCause, r.DeadReason), DeadLetter: r.DeadLetter, Next: r.Next, NextID: r.NextID,
 	}, nil
 }

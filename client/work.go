@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -82,8 +83,8 @@ func (e *CallError) Error() string {
 		is += ", and " + e.cause.Error()
 	case e.Result.Dropped:
 		is += ", and its queue had no room for the value"
-	case e.Result.Cause != "":
-		is += ": " + e.Result.Cause
+	case cmp.Or(e.Result.Cause, e.Result.Reason) != "":
+		is += ": " + cmp.Or(e.Result.Cause, e.Result.Reason)
 	case e.Result.Next != "":
 		is = "went on to " + e.Result.Next
 	}
@@ -92,6 +93,11 @@ func (e *CallError) Error() string {
 
 // Unwrap returns the error of reading a value that is no Out.
 func (e *CallError) Unwrap() error { return e.cause }
+
+// Is reports whether the item was cancelled, of [ErrCancelled].
+func (e *CallError) Is(target error) bool {
+	return target == ErrCancelled && e.Result.Outcome == protocol.FinishCancelled
+}
 
 // encode returns the bytes of a value, nil for none.
 func encode[T any](value T) ([]byte, error) {

@@ -146,7 +146,7 @@ func TestRightsOfTheProtocol(t *testing.T) {
 						}
 						some[subject] = some[subject] || !every && want
 					}
-					hears := role == "a viewer" || role == "an administrator"
+					hears := role == "a consumer" || role == "a viewer" || role == "an administrator"
 					for _, queue := range s.names {
 						subject := "pq." + queue + ".event.dead"
 						want := hears && (queue == strings.TrimPrefix(s.prefix, "pq.")+s.queue || every && strings.HasPrefix("pq."+queue, s.prefix))

@@ -67,6 +67,7 @@ type ending struct {
 	reason  string
 	delay   *time.Duration // that the holder or the revocation named; otherwise the backoff says it
 	unused  bool           // no consumer has begun with the item
+	fence   int64          // of a lease that is revoked
 	at      int64          // store time, which end sets
 }
 
@@ -85,6 +86,7 @@ const (
 	FinishHandedOver Finish = "handed_over" // a push acknowledged it, or a link took it to another store
 	FinishExpired    Finish = "expired"
 	FinishRemoved    Finish = "removed"
+	FinishCancelled  Finish = "cancelled"
 	FinishEvicted    Finish = "evicted"
 )
 
@@ -92,7 +94,7 @@ const (
 type finish struct {
 	how    Finish
 	body   []byte // the result of its work
-	reason string // why it is dead
+	reason string // why it is dead, or cancelled
 	next   string // its next queue, or the link that takes it
 	nextID ID     // in that queue
 }
@@ -115,11 +117,12 @@ type Event struct {
 	Priority   int64
 	Deliveries int64
 	Endings           // of EventDead, EventLeaseLost and EventRevoked: with the lease that has ended
-	Reason     string // of EventDead and EventRevoked: why
+	Reason     string // of EventDead, EventRevoked and EventCancelled: why
 	Cause      string // of EventDead: what the item failed of last
 	DeadLetter string // of EventDead: queue that the item went to; "" when it was dropped
-	Holder     string // of EventLeaseLost and EventRevoked: what the holder of the lease called itself
-	NotBefore  int64  // of these: store time from which on the item is ready; 0: it is, or it has left the queue
+	Holder     string // of EventLeaseLost, EventRevoked, EventRemoved and EventCancelled: what the holder of the lease that has ended called itself
+	Fence      int64  // of the lease that EventRevoked, EventRemoved or EventCancelled has ended; 0: none has
+	NotBefore  int64  // of EventLeaseLost and EventRevoked: store time from which on the item is ready; 0: it is, or it has left the queue
 }
 
 // EventType says what happened to the item.
@@ -131,5 +134,7 @@ const (
 	EventLeaseLost EventType = "lease_lost" // a lease ran out
 	EventRevoked   EventType = "revoked"    // a lease was taken away
 	EventEvicted   EventType = "evicted"    // the queue was full and this was its least urgent item
-	EventFinished  EventType = "finished"   // the queue keeps what became of the item, see [Queue.Result]. Remove and Drop do not report it
+	EventCancelled EventType = "cancelled"  // the item was cancelled
+	EventRemoved   EventType = "removed"    // the item was removed while somebody held its lease
+	EventFinished  EventType = "finished"   // the queue keeps what became of the item, see [Queue.Result]. Drop does not report it
 )

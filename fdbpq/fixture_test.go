@@ -393,7 +393,7 @@ func (f *fixture) giveBack(l fdbpq.Lease, reason string) error {
 func (f *fixture) remove(queue string, id fdbpq.ID) {
 	f.Helper()
 	f.update(func(tx kv.Tx) error {
-		_, _, err := f.Queue(queue).Remove(tx, id)
+		_, err := f.Queue(queue).Remove(tx, id)
 		return err
 	})
 }

@@ -94,6 +94,9 @@ func (w *world) writing(rng *rand.Rand, alone bool) operation {
 	case dice < 85 && len(w.leases) > 0:
 		return w.settling(rng)
 	case dice < 87 && len(w.ids) > 0:
+		if rng.IntN(2) == 0 {
+			return cancelOf(pick(rng, w.ids...), fdbpq.Cancellation{Reason: pick(rng, "", "not wanted"), Spare: rng.IntN(3) == 0})
+		}
 		return removeOf(pick(rng, w.ids...))
 	case dice < 88:
 		return w.bulking(rng)

@@ -38,16 +38,16 @@ func openHandOver(qtx *queueTx, lease *Lease) (h *handOver, refused, err error) 
 		return nil, nil, err
 	}
 	if !from.there() || from.state.generation != lease.generation {
-		return nil, &LostError{LostGone}, nil
+		return nil, &LostError{Reason: LostGone}, nil
 	}
 	item, err := from.leases.item(*lease, new(layout.Item))
 	switch {
 	case err != nil:
 		return nil, nil, err
 	case item == nil:
-		return nil, &LostError{LostGone}, nil
+		return nil, from.results.lost(*lease, ""), nil
 	case item.Fence != lease.Fence:
-		return nil, &LostError{LostTaken}, nil
+		return nil, &LostError{Reason: LostTaken}, nil
 	case tenantOf(from.name) != tenantOf(qtx.name):
 		return nil, ErrTenants, nil
 	case !listed(from.state.config.HandOver, ownName(qtx.name)):

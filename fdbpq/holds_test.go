@@ -109,7 +109,7 @@ func TestHoldIsThatOfItsHolder(t *testing.T) {
 		popped, of := f.holds("q", "mover", 1)
 		q, id := f.Queue("q"), popped.Items[0].ID
 		for name, change := range map[string]func(kv.Tx) error{
-			"remove": func(tx kv.Tx) error { _, _, err := q.Remove(tx, id); return err },
+			"remove": func(tx kv.Tx) error { _, err := q.Remove(tx, id); return err },
 			"revoke": func(tx kv.Tx) error { _, err := q.Revoke(tx, id, fdbpq.Revocation{}); return err },
 			"move":   func(tx kv.Tx) error { _, err := q.Move(tx, id, 7); return err },
 		} {

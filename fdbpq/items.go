@@ -29,26 +29,6 @@ func (q Queue) Get(r kv.Reader, id ID) (*StoredItem, error) {
 	return stored, err
 }
 
-// Remove removes an item, whatever its state, and reports whether there was one, and the
-// last priority that it had, or was moved to. A lease of the item is lost.
-func (q Queue) Remove(tx kv.Tx, id ID) (priority int64, found bool, err error) {
-	qtx, err := q.begin(tx)
-	if err != nil || qtx == nil {
-		return 0, false, err
-	}
-	l, err := qtx.locate(tx, id)
-	if err != nil || l == nil {
-		return 0, false, err
-	}
-	if l.Held() {
-		return 0, false, ErrHeld
-	}
-	if err := qtx.end(l, finish{how: FinishRemoved}); err != nil {
-		return 0, false, err
-	}
-	return l.ReturnPriority, true, qtx.done()
-}
-
 // Move changes the priority of an item and reports whether there was one. The item
 // keeps its id, and its push order among items of the same priority. A leased item
 // moves when its lease ends and it returns to the queue.

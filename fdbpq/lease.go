@@ -59,9 +59,15 @@ func ParseLease(queue string, token []byte) (Lease, error) {
 // LostError: the lease is no longer valid, and the settlement had no effect.
 type LostError struct {
 	Reason Lost
+	Why    string // of LostCancelled, if whoever cancelled the item has said why
 }
 
-func (e *LostError) Error() string { return "lease lost: " + string(e.Reason) }
+func (e *LostError) Error() string {
+	if e.Why != "" {
+		return "lease lost: " + string(e.Reason) + ": " + e.Why
+	}
+	return "lease lost: " + string(e.Reason)
+}
 
 // Lost is the reason why a lease is lost.
 type Lost string
@@ -73,6 +79,9 @@ const (
 
 	// The item has a later lease, or has left its queue in another way than the lease would have it.
 	LostTaken Lost = "taken"
+
+	// The item was cancelled, and its queue keeps that.
+	LostCancelled Lost = "cancelled"
 
 	// After these Ack and Terminate still work until the item is popped, unless the item's time is over, too.
 	LostReturned Lost = "returned" // the item was given back
@@ -274,7 +283,7 @@ func (q Queue) settle(tx kv.Tx, lease Lease, how Finish, when validity, fn func(
 		return Settled{}, err
 	}
 	if qtx == nil || lease.generation != qtx.state.generation {
-		return Settled{}, &LostError{LostGone}
+		return Settled{}, &LostError{Reason: LostGone}
 	}
 	if qtx.settled == nil {
 		qtx.settled = new(layout.Item)
@@ -287,7 +296,7 @@ func (q Queue) settle(tx kv.Tx, lease Lease, how Finish, when validity, fn func(
 	case l == nil:
 		return Settled{}, qtx.results.lost(lease, how)
 	case l.Fence != lease.Fence:
-		return Settled{}, &LostError{LostTaken}
+		return Settled{}, &LostError{Reason: LostTaken}
 	}
 	if when == whileItLasts {
 		now, err := qtx.now()
@@ -296,9 +305,9 @@ func (q Queue) settle(tx kv.Tx, lease Lease, how Finish, when validity, fn func(
 		}
 		switch {
 		case l.State != layout.StateLeased && l.Since == layout.GivenBack:
-			return Settled{}, &LostError{LostReturned}
+			return Settled{}, &LostError{Reason: LostReturned}
 		case l.State != layout.StateLeased || l.Due <= now:
-			return Settled{}, &LostError{LostExpired}
+			return Settled{}, &LostError{Reason: LostExpired}
 		}
 	}
 	holder, key, back := l.Holder, l.Key, l.TokensBack
@@ -480,8 +489,9 @@ func (r retries) runOut(l *layout.Item) error {
 // revoke ends the lease of an item, and returns the item as it is then, nil for an item that has left the
 // queue.
 func (r retries) revoke(l *layout.Item, reason string, delay *time.Duration) (*layout.Item, error) {
+	e := ending{outcome: OutcomeRevoked, reason: reason, delay: delay, fence: l.Fence}
 	l.Fence++
-	return r.takeBack(EventRevoked, l, ending{outcome: OutcomeRevoked, reason: reason, delay: delay})
+	return r.takeBack(EventRevoked, l, e)
 }
 
 // takeBack ends a lease without its holder, and says so. It returns the item as it is then, nil
@@ -494,6 +504,7 @@ func (r retries) takeBack(kind EventType, l *layout.Item, e ending) (*layout.Ite
 	n := len(r.work.events)
 	r.emit(Event{
 		Type: kind, ID: idOf(l), Priority: l.Place.Priority, Deliveries: l.Deliveries(), Endings: endingsOf(l), Reason: e.reason, Holder: l.Holder,
+		Fence: e.fence,
 	})
 	back, err := r.leases.putBack(l, f)
 	if back != nil {

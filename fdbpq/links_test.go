@@ -441,7 +441,7 @@ func TestHeldItems(t *testing.T) {
 		})
 		for name, change := range map[string]func(kv.Tx) error{
 			"revoke":  func(tx kv.Tx) error { _, err := g.Queue("orders").Revoke(tx, id, fdbpq.Revocation{}); return err },
-			"remove":  func(tx kv.Tx) error { _, _, err := g.Queue("orders").Remove(tx, id); return err },
+			"remove":  func(tx kv.Tx) error { _, err := g.Queue("orders").Remove(tx, id); return err },
 			"move":    func(tx kv.Tx) error { _, err := g.Queue("orders").Move(tx, id, 7); return err },
 			"requeue": func(tx kv.Tx) error { _, err := g.Queue("orders").Requeue(tx, id, ""); return err },
 			"delete": func(tx kv.Tx) error {

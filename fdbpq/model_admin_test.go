@@ -43,16 +43,52 @@ func (m *model) removeID(queue, id string, at moment) outcome {
 			if item.ofLink {
 				return outcome{Err: "held"}
 			}
-			last := item.priority
-			if item.state == fdbpq.StateLeased {
-				last = item.returnPriority
-			}
-			m.finish(q, at, item, modelResult{finish: fdbpq.FinishRemoved})
-			q.remove(item.number)
-			return outcome{OK: true, N: last}
+			out := outcome{OK: true, N: item.lastPriority()}
+			m.withdraw(q, at, item, modelResult{finish: fdbpq.FinishRemoved}, &out)
+			return out
 		}
 	}
 	return outcome{}
+}
+
+// cancel ends an item that is there, or tells how it has ended.
+func (m *model) cancel(id knownID, at moment, c fdbpq.Cancellation) outcome {
+	q := m.queue(id.queue)
+	if q == nil {
+		return outcome{}
+	}
+	item := q.byID(id.id)
+	switch {
+	case item == nil:
+		r, kept := q.results[id.id]
+		if !kept || r.end() <= at.now {
+			return outcome{}
+		}
+		return outcome{OK: true, Reason: fdbpq.Reason(r.finish), N: 1}
+	case item.ofLink:
+		return outcome{Err: "held"}
+	case c.Spare && item.state == fdbpq.StateLeased:
+		return outcome{Err: "worked"}
+	}
+	out := outcome{OK: true, Reason: fdbpq.Reason(fdbpq.FinishCancelled)}
+	m.withdraw(q, at, item, modelResult{finish: fdbpq.FinishCancelled, cause: c.Reason}, &out)
+	return out
+}
+
+// withdraw ends an item from outside, of which its holder hears.
+func (m *model) withdraw(q *modelQueue, at moment, item *modelItem, r modelResult, out *outcome) {
+	kind, holder, fence := fdbpq.EventRemoved, item.holder, item.fence
+	if item.state != fdbpq.StateLeased {
+		holder, fence = "", 0
+	}
+	if r.finish == fdbpq.FinishCancelled {
+		kind = fdbpq.EventCancelled
+	}
+	if kind == fdbpq.EventCancelled || holder != "" {
+		out.Events = append(out.Events, showEvent(string(kind), q.name, item.id, item.lastPriority(), item.deliveries(), r.cause, "")+lostBy(holder, 0, fence))
+	}
+	m.finish(q, at, item, r)
+	q.remove(item.number)
 }
 
 func (m *model) move(queue, id string, priority int64) outcome {

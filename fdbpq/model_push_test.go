@@ -168,7 +168,7 @@ func (m *model) pushOne(q *modelQueue, at moment, item pushItem, answer pushedVi
 		first, known := q.pushes[item.msgID]
 		if known && first.due > at.now {
 			if item.handOver != nil {
-				switch from, handed, why := m.handedOver(q, item.handOver); why {
+				switch from, handed, why := m.handedOver(q, item.handOver, at); why {
 				case "":
 					m.handOver(from, at, handed, q, first.id)
 					m.done(from, handed, at.now)
@@ -185,7 +185,7 @@ func (m *model) pushOne(q *modelQueue, at moment, item pushItem, answer pushedVi
 	var handed int
 	if item.handOver != nil {
 		var why string
-		if from, handed, why = m.handedOver(q, item.handOver); why != "" {
+		if from, handed, why = m.handedOver(q, item.handOver, at); why != "" {
 			return pushedView{Err: why}, -1, nil
 		}
 	}
@@ -243,7 +243,7 @@ func (m *model) pushOne(q *modelQueue, at moment, item pushItem, answer pushedVi
 }
 
 // handedOver finds the item that a push acknowledges, and says why it may not be.
-func (m *model) handedOver(to *modelQueue, l *heldLease) (from *modelQueue, number int, why string) {
+func (m *model) handedOver(to *modelQueue, l *heldLease, at moment) (from *modelQueue, number int, why string) {
 	from = m.queue(l.queue)
 	if from == nil || from.generation != l.generation {
 		return nil, 0, "lost: gone"
@@ -251,7 +251,7 @@ func (m *model) handedOver(to *modelQueue, l *heldLease) (from *modelQueue, numb
 	item := from.byID(l.id)
 	switch {
 	case item == nil:
-		return nil, 0, "lost: gone"
+		return nil, 0, "lost: " + string(from.lostOf(*l, at, ""))
 	case item.fence != l.fence:
 		return nil, 0, "lost: taken"
 	case from.config.HandOver != "*" && !slices.Contains(strings.Split(from.config.HandOver, ","), to.name):

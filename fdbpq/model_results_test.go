@@ -134,6 +134,9 @@ func (m *model) result(queue, id string, at moment, got resultView) resultView {
 	if r.dropped {
 		v.Kept = fdbpq.KeptDropped
 	}
+	if r.finish == fdbpq.FinishCancelled {
+		v.Reason, v.Cause = r.cause, ""
+	}
 	return v
 }
 

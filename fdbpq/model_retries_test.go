@@ -255,6 +255,10 @@ func attemptsOf(attempts fdbpq.Attempts) (views []modelAttempt) {
 // takeBack ends a lease without its holder.
 func (m *model) takeBack(q *modelQueue, at moment, item *modelItem, kind fdbpq.EventType, outcome, reason string, end int64,
 	delay *time.Duration, out *outcome) {
+	fence := int64(0)
+	if kind == fdbpq.EventRevoked {
+		fence = item.fence - 1 // of the lease, which was taken away
+	}
 	holder, priority, deliveries, id, number := item.holder, item.priority, item.deliveries(), item.id, item.number
 	n := len(out.Events)
 	due, dies := q.countEnd(at, item, outcome, reason, end, delay)
@@ -264,15 +268,15 @@ func (m *model) takeBack(q *modelQueue, at moment, item *modelItem, kind fdbpq.E
 	if back := q.byNumber(number); back != nil && back.state == fdbpq.StateDelayed {
 		due = back.due
 	}
-	out.Events[n] += lostBy(holder, due)
+	out.Events[n] += lostBy(holder, due, fence)
 }
 
 // lostBy is what an event says of a lease that its holder has lost.
-func lostBy(holder string, due int64) string {
-	if holder == "" && due == 0 {
+func lostBy(holder string, due, fence int64) string {
+	if holder == "" && due == 0 && fence == 0 {
 		return ""
 	}
-	return fmt.Sprintf(", held by %q, back at %d", holder, due)
+	return fmt.Sprintf(", held by %q with fence %d, back at %d", holder, fence, due)
 }
 
 func (m *model) revoke(id knownID, at moment, r fdbpq.Revocation) outcome {

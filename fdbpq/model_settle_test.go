@@ -43,7 +43,11 @@ func (q *modelQueue) lostOf(l heldLease, at moment, what settlement) fdbpq.Lost 
 	how, ending := ends[what]
 	r, kept := q.results[l.id]
 	switch {
-	case !ending || !kept || r.end() <= at.now:
+	case !kept || r.end() <= at.now:
+		return fdbpq.LostGone
+	case r.finish == fdbpq.FinishCancelled:
+		return fdbpq.LostCancelled
+	case !ending:
 		return fdbpq.LostGone
 	case r.finish == fdbpq.FinishExpired:
 		return fdbpq.LostExpired

@@ -192,8 +192,8 @@ func (m *model) bulk(queue string, b bulking, at moment, fitting []modelItem) ou
 		case b.dry:
 			would = append(would, item)
 		case b.verb == fdbpq.BulkRemove:
-			m.finish(q, at, &item, modelResult{finish: fdbpq.FinishRemoved})
-			if q.remove(item.number); item.id == "" && m.floor != nil {
+			m.withdraw(q, at, &item, modelResult{finish: fdbpq.FinishRemoved}, &out)
+			if item.id == "" && m.floor != nil {
 				q.unseen++ // it died while this page was under way
 			}
 		case b.verb == fdbpq.BulkMove:

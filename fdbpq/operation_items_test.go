@@ -33,10 +33,25 @@ func removeOf(id knownID) operation {
 	return operation{
 		name: fmt.Sprintf("remove %s/%s", id.queue, id.id),
 		run: func(p *process, tx kv.Tx) (outcome, error) {
-			last, ok, err := p.queue(id.queue).Remove(tx, parseID(id.id))
-			return outcome{OK: ok, N: last}, err
+			removed, err := p.queue(id.queue).Remove(tx, parseID(id.id))
+			return outcome{OK: removed.Found, N: removed.Priority, Events: eventsOf(removed.Events)}, err
 		},
 		expect: using(id.queue, func(m *model, at moment, _ outcome) outcome { return m.removeID(id.queue, id.id, at) }),
+	}
+}
+
+func cancelOf(id knownID, c fdbpq.Cancellation) operation {
+	return operation{
+		name: fmt.Sprintf("cancel %s/%s because of %q, spares: %t", id.queue, id.id, c.Reason, c.Spare),
+		run: func(p *process, tx kv.Tx) (outcome, error) {
+			done, err := p.queue(id.queue).Cancel(tx, parseID(id.id), c)
+			out := outcome{OK: done.Found, Reason: fdbpq.Reason(done.Finish), Events: eventsOf(done.Events)}
+			if !done.Finished.IsZero() {
+				out.N = 1
+			}
+			return out, err
+		},
+		expect: using(id.queue, func(m *model, at moment, _ outcome) outcome { return m.cancel(id, at, c) }),
 	}
 }
 

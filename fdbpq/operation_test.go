@@ -83,6 +83,8 @@ func kindOf(err error) string {
 		return "hand over"
 	case errors.Is(err, fdbpq.ErrRequeue):
 		return "requeue"
+	case errors.Is(err, fdbpq.ErrWorked):
+		return "worked"
 	case errors.Is(err, fdbpq.ErrLeased):
 		return "leased"
 	case errors.Is(err, fdbpq.ErrNotLeased):
@@ -191,7 +193,7 @@ func eventsOf(events []fdbpq.Event) []string {
 			continue
 		}
 		shown = append(shown, showEvent(string(e.Type), e.Queue, e.ID.String(), e.Priority, e.Deliveries, e.Reason, e.DeadLetter)+
-			showEndings(e.Endings)+lostBy(e.Holder, e.NotBefore))
+			showEndings(e.Endings)+lostBy(e.Holder, e.NotBefore, e.Fence))
 	}
 	return shown
 }

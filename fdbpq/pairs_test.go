@@ -154,6 +154,10 @@ var meetings = []func(*world) operation{
 	func(w *world) operation { return settleOf(w.lease0(), settleReport, time.Hour, "1/3") },
 	func(w *world) operation { return settleOf(w.lease0(), settleTerminate, 0, "") },
 	func(w *world) operation { return removeOf(w.ids[len(w.ids)-1]) },
+	func(w *world) operation {
+		return cancelOf(w.ids[len(w.ids)-1], fdbpq.Cancellation{Reason: "not wanted"})
+	},
+	func(w *world) operation { return cancelOf(w.ids[len(w.ids)-1], fdbpq.Cancellation{Spare: true}) },
 	pushOfKey(-5, 0),
 	pushOfKey(12, 0),
 	pushOfKey(2, time.Second),

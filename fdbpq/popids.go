@@ -114,7 +114,7 @@ func (ps popIDs) repeat(sel *Selection, lease time.Duration) (*Popped, error) {
 		}
 	}
 	if len(popped.Items) == 0 {
-		return nil, &LostError{LostGone}
+		return nil, &LostError{Reason: LostGone}
 	}
 	return popped, ps.reasons.complete(popped, m.band)
 }

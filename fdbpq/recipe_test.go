@@ -73,7 +73,7 @@ func TestRecipeItems(t *testing.T) {
 			if _, err := q.Move(tx, popped.Items[0].ID, 7); err != nil {
 				return err
 			}
-			_, _, err = q.Remove(tx, popped.Items[1].ID)
+			_, err = q.Remove(tx, popped.Items[1].ID)
 			return err
 		})
 		if n := f.counts("q"); n.Ready != 1 {

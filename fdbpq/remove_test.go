@@ -20,9 +20,9 @@ func TestRemoveSaysLastPriority(t *testing.T) {
 				if _, err := q.Move(tx, id, 7); err != nil {
 					return err
 				}
-				last, found, err := q.Remove(tx, id)
-				if err == nil && (!found || last != 7) {
-					t.Errorf("removed an item of priority %d, found: %t; expected 7", last, found)
+				removed, err := q.Remove(tx, id)
+				if err == nil && (!removed.Found || removed.Priority != 7) {
+					t.Errorf("removed %+v; expected one of priority 7", removed)
 				}
 				return err
 			})

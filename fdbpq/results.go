@@ -20,7 +20,7 @@ import (
 // body of a result is dropped, and not the settlement: work that is done stays done. The counters are read by snapshot, so concurrent
 // transactions may exceed the bound by what each of them adds.
 
-// KeptBytes is what a result counts of result_bytes beside its body and the cause of a death, and an item that asks for one: about what its rows take.
+// KeptBytes is what a result counts of result_bytes beside its body and the cause of a death or the reason of a cancellation, and an item that asks for one: about what its rows take.
 const KeptBytes = 320
 
 // MaxResultTTL is the longest time for which a result is kept.
@@ -114,7 +114,12 @@ func (rs results) keep(l *layout.Item, how finish) (Kept, error) {
 		How: string(how.how), Keep: l.Asks, Finished: now, IDPriority: l.IDPriority, Deliveries: l.Deliveries(),
 		Reason: how.reason, Next: how.next, Dropped: !fits,
 	}
-	if cause := (DeadLetter{Reason: how.reason}).cause(Attempts(l.Attempts)); how.how == FinishDead && cause != how.reason {
+	switch cause := (DeadLetter{Reason: how.reason}).cause(Attempts(l.Attempts)); {
+	case how.how == FinishCancelled:
+		if r.Cause, r.Reason = how.reason, ""; rs.store.room.full() != nil {
+			r.Cause = ""
+		}
+	case how.how == FinishDead && cause != how.reason:
 		r.Cause = cause
 	}
 	if how.nextID != (ID{}) {
@@ -158,21 +163,25 @@ func (rs results) count(size, n int64) {
 // lost says why the item of a lease is not there, of which a settlement would have ended it in some way. Who has no answer to a settlement
 // and repeats it takes [LostGone] for success, so a result that is kept and tells of another end is another reason.
 func (rs results) lost(lease Lease, how Finish) error {
-	if how == "" || !rs.state.results {
-		return &LostError{LostGone}
+	if !rs.state.results {
+		return &LostError{Reason: LostGone}
 	}
 	kept, err := rs.of(rs.snapshot, lease.ID())
 	switch {
 	case err != nil:
 		return err
 	case kept == nil:
-		return &LostError{LostGone}
+		return &LostError{Reason: LostGone}
+	case Finish(kept.How) == FinishCancelled:
+		return &LostError{Reason: LostCancelled, Why: kept.Cause}
+	case how == "":
+		return &LostError{Reason: LostGone}
 	case Finish(kept.How) == FinishExpired:
-		return &LostError{LostExpired}
+		return &LostError{Reason: LostExpired}
 	case Finish(kept.How) != how || kept.Deliveries > lease.Fence: // each lease counts one delivery at most
-		return &LostError{LostTaken}
+		return &LostError{Reason: LostTaken}
 	}
-	return &LostError{LostGone}
+	return &LostError{Reason: LostGone}
 }
 
 // of reads the result of an item, nil if there is none, or a timer is about to forget it. Its body may lie in parts.
@@ -259,7 +268,7 @@ type Result struct {
 	Body       []byte // of AckWith
 	Finished   int64  // store time
 	Deliveries int64
-	Reason     string // why it is dead
+	Reason     string // why it is dead, or cancelled
 	Cause      string // what it failed of last, where Reason does not say it
 	Next       string // the queue of the same tenant in which it went on, or the holder that took it to another store
 	NextID     string // its id in that queue
@@ -340,6 +349,9 @@ func resultOf(rs results, r kv.Reader, id ID) (*Result, error) {
 	result := &Result{
 		Finish: Finish(kept.How), Kept: KeptWhole, Body: kept.Body, Finished: kept.Finished, Deliveries: kept.Deliveries,
 		Reason: kept.Reason, Cause: kept.Cause, Next: kept.Next, NextID: kept.NextID,
+	}
+	if result.Finish == FinishCancelled {
+		result.Reason, result.Cause = kept.Cause, ""
 	}
 	if kept.Dropped {
 		result.Kept = KeptDropped

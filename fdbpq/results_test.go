@@ -787,7 +787,7 @@ func TestRepeatedSettlementsOfItemsWithResults(t *testing.T) {
 		"expired":          {func(f *fixture, _ fdbpq.Lease) { f.pass(time.Hour); f.sweep() }, fdbpq.LostExpired, fdbpq.LostExpired},
 		"removed": {func(f *fixture, l fdbpq.Lease) {
 			f.update(func(tx kv.Tx) error {
-				_, _, err := f.Queue("q").Remove(tx, l.ID())
+				_, err := f.Queue("q").Remove(tx, l.ID())
 				return err
 			})
 		}, fdbpq.LostTaken, fdbpq.LostTaken},

@@ -65,13 +65,13 @@ func revocable(l *layout.Item, fence int64) error {
 	case fence > l.Fence:
 		return fmt.Errorf("%w: the fence is %d, and the last lease has %d", ErrNoFence, fence, l.Fence)
 	case fence != 0 && fence != l.Fence:
-		return &LostError{LostTaken}
+		return &LostError{Reason: LostTaken}
 	case l.State == layout.StateLeased:
 		return nil
 	case fence == 0, l.Since == layout.TakenAway:
 		return ErrNotLeased
 	case l.Since == layout.GivenBack:
-		return &LostError{LostReturned}
+		return &LostError{Reason: LostReturned}
 	}
-	return &LostError{LostExpired}
+	return &LostError{Reason: LostExpired}
 }

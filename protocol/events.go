@@ -1,6 +1,10 @@
 package protocol
 
-import "time"
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"time"
+)
 
 // EventKind is a kind of event that bridges publish.
 type EventKind struct {
@@ -16,12 +20,15 @@ var Events = []EventKind{
 	{"expired", true, ItemEvent{}, "An item outlived its TTL and is gone."},
 	{"lease_lost", true, ItemEvent{}, "A lease ran out."},
 	{"revoked", true, ItemEvent{}, "A lease was taken away."},
+	{"cancelled", true, ItemEvent{}, "An item was cancelled."},
 	{"evicted", true, ItemEvent{}, "An item was dropped because the queue was full."},
 	{EventScheduleMissed, true, ScheduleEvent{}, "Times of a schedule passed without an item."},
 	{EventSourceStopped, true, SourceEvent{}, "A source has stopped."},
 	{EventSourceSkipped, true, SourceEvent{}, "A stream has lost messages that its source had not read."},
 	{EventSourcePoisoned, true, SourceEvent{}, "Messages of a source became dead letters."},
 	{EventLinkStopped, true, LinkEvent{}, "A link gives nothing until a person has looked."},
+	{EventPurged, true, QueueEvent{}, "All items of a queue are gone: it was purged, or deleted."},
+	{EventLost + "-<holder>", true, LostEvent{}, "Somebody else has ended a lease of the holder: a bell for the holder, who asks the bridge whether that is so."},
 	{EventQueueDeleted, true, QueueEvent{}, "A queue has deleted itself, because it was empty and unused."},
 	{EventError, true, ErrorEvent{}, "Pushes without a reply subject were not stored."},
 	{EventActive, false, ActiveEvent{}, "A node of a replicated store has become active."},
@@ -116,6 +123,31 @@ type QueueEvent struct {
 	Type  string    `json:"type"`
 	Time  time.Time `json:"time"`
 	Queue string    `json:"queue"`
+}
+
+// EventPurged is the type of a [QueueEvent]: all items of the queue are gone, and with them their leases.
+const EventPurged = "purged"
+
+// LostEvent is published when a lease of a named holder was ended by somebody else. It is a bell, and no proof: events can be forged, come
+// late, twice or not at all. Who hears it extends the lease, and believes that answer. Its subject has [BellOf] the holder, so that a
+// holder hears of its own leases alone.
+type LostEvent struct {
+	Type   string    `json:"type"`
+	Time   time.Time `json:"time"`
+	Queue  string    `json:"queue"`
+	ID     string    `json:"id"`
+	Fence  int64     `json:"fence"` // of the lease
+	Cause  string    `json:"cause"` // cancelled, removed or revoked
+	Reason string    `json:"reason,omitempty"`
+}
+
+// EventLost is the type of a [LostEvent].
+const EventLost = "lost"
+
+// BellOf is the last token of the subject of a [LostEvent] to a holder: an event's token cannot have all characters of a name.
+func BellOf(holder string) string {
+	sum := sha256.Sum256([]byte(holder))
+	return EventLost + "-" + hex.EncodeToString(sum[:8])
 }
 
 // EventQueueDeleted is the type of a [QueueEvent]: the queue was empty and unused for its expire_empty.

@@ -101,14 +101,15 @@ const (
 // Headers of results. The bodies of their answers are what the holders of the items said. HeaderDeadReason and HeaderDeliveries come
 // with them, too.
 const (
-	HeaderOutcome    = "PQ-Outcome" // how the item ended, see [Finish]
-	HeaderFinishedAt = "PQ-Finished-At"
-	HeaderDeadCause  = "PQ-Dead-Cause"  // of a dead item: what it failed of last, where HeaderDeadReason does not say it
-	HeaderDeadLetter = "PQ-Dead-Letter" // of a dead item: the queue that has it now
-	HeaderNext       = "PQ-Next"        // of an item handed over: the queue that has it now, or link:<name>
-	HeaderNextID     = "PQ-Next-Id"     // its id there
-	HeaderNote       = "PQ-Note"        // of an extension: dropped, if there was no room for what it said
-	HeaderResult     = "PQ-Result"      // of a settlement: what became of its result; of a result without its bytes: dropped
+	HeaderOutcome      = "PQ-Outcome" // how the item ended, see [Finish]
+	HeaderFinishedAt   = "PQ-Finished-At"
+	HeaderCancelReason = "PQ-Cancel-Reason" // of a cancelled item: why
+	HeaderDeadCause    = "PQ-Dead-Cause"    // of a dead item: what it failed of last, where HeaderDeadReason does not say it
+	HeaderDeadLetter   = "PQ-Dead-Letter"   // of a dead item: the queue that has it now
+	HeaderNext         = "PQ-Next"          // of an item handed over: the queue that has it now, or link:<name>
+	HeaderNextID       = "PQ-Next-Id"       // its id there
+	HeaderNote         = "PQ-Note"          // of an extension: dropped, if there was no room for what it said
+	HeaderResult       = "PQ-Result"        // of a settlement: what became of its result; of a result without its bytes: dropped
 )
 
 // Headers of answers that are no items. Answers of errors also have the error's text and code, as all NATS services

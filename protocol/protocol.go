@@ -68,7 +68,7 @@ const (
 	// MaxReason bounds the reason of a +TERM, because it travels in a header of the dead letter.
 	MaxReason = 200
 
-	// MaxNackReason bounds the reason of -NAK and of a revoke.
+	// MaxNackReason bounds the reason of -NAK, of a revoke and of a cancel.
 	MaxNackReason = 1 << 10
 
 	// MaxAttemptsText bounds the attempts of an imported item.

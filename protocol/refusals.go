@@ -40,6 +40,7 @@ var Refusals = []Refusal{
 	{Code: CodeLeaseLost, Reason: ReasonTaken},
 	{Code: CodeLeaseLost, Reason: ReasonReturned},
 	{Code: CodeLeaseLost, Reason: ReasonExpired},
+	{Code: CodeLeaseLost, Reason: ReasonCancelled},
 
 	{Code: CodeBusy, Reason: ReasonBusy},
 	{Code: CodeBusy, Reason: ReasonFull},

@@ -74,6 +74,21 @@ type Revoked struct {
 	Deliveries int64  `json:"deliveries"`
 }
 
+// CancelRequest is what the body of a cancel may say.
+type CancelRequest struct {
+	Reason string `json:"reason,omitempty" pq:"maxlen=1024"` // for the result, and for the holder of a lease
+	Leased *bool  `json:"leased,omitempty"`                  // false: a leased item goes on, and the request is refused
+}
+
+// Cancelled is the answer to a cancel.
+type Cancelled struct {
+	ID         string    `json:"id"`
+	Priority   int64     `json:"priority"`
+	Outcome    Finish    `json:"outcome"`              // FinishCancelled, or how the item had ended before
+	FinishedAt time.Time `json:"finished_at,omitzero"` // when it had ended before; missing: this request has ended it
+	Deliveries int64     `json:"deliveries"`
+}
+
 // States of an item that has left its queue when its lease was revoked.
 const (
 	StateDead State = "dead"

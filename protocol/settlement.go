@@ -74,6 +74,7 @@ const (
 	FinishHandedOver Finish = "handed_over" // a push acknowledged it, or a link took it to another store
 	FinishExpired    Finish = "expired"
 	FinishRemoved    Finish = "removed"
+	FinishCancelled  Finish = "cancelled"
 	FinishEvicted    Finish = "evicted"
 )
 
@@ -86,19 +87,20 @@ const (
 
 // ItemResult is what became of an item, as programs write it: one JSON object.
 type ItemResult struct {
-	Queue      string    `json:"queue"`
-	ID         string    `json:"id"`
-	Outcome    Finish    `json:"outcome"`
-	FinishedAt time.Time `json:"finished_at"`
-	Deliveries int64     `json:"deliveries"`
-	Body       *string   `json:"body,omitempty"`        // what its holder said, if it is UTF-8
-	Base64     []byte    `json:"body_base64,omitempty"` // what its holder said, if it is not
-	Dropped    bool      `json:"dropped,omitempty"`     // its holder said something, and there was no room for it
-	DeadReason string    `json:"dead_reason,omitempty"`
-	DeadCause  string    `json:"dead_cause,omitempty"`  // what it failed of last, where DeadReason does not say it
-	DeadLetter string    `json:"dead_letter,omitempty"` // of a dead item: the queue that has it now
-	Next       string    `json:"next,omitempty"`        // of an item handed over: the queue that has it now, or link:<name>
-	NextID     string    `json:"next_id,omitempty"`     // its id in either
+	Queue        string    `json:"queue"`
+	ID           string    `json:"id"`
+	Outcome      Finish    `json:"outcome"`
+	FinishedAt   time.Time `json:"finished_at"`
+	Deliveries   int64     `json:"deliveries"`
+	Body         *string   `json:"body,omitempty"`          // what its holder said, if it is UTF-8
+	Base64       []byte    `json:"body_base64,omitempty"`   // what its holder said, if it is not
+	Dropped      bool      `json:"dropped,omitempty"`       // its holder said something, and there was no room for it
+	CancelReason string    `json:"cancel_reason,omitempty"` // of a cancelled item: why
+	DeadReason   string    `json:"dead_reason,omitempty"`
+	DeadCause    string    `json:"dead_cause,omitempty"`  // what it failed of last, where DeadReason does not say it
+	DeadLetter   string    `json:"dead_letter,omitempty"` // of a dead item: the queue that has it now
+	Next         string    `json:"next,omitempty"`        // of an item handed over: the queue that has it now, or link:<name>
+	NextID       string    `json:"next_id,omitempty"`     // its id in either
 }
 
 // ReadHeaders reads the headers of an answer; get returns the value of one, "" without it.
@@ -112,7 +114,7 @@ func (r *ItemResult) ReadHeaders(get func(name string) string) error {
 		return fmt.Errorf("header %s is missing", HeaderOutcome)
 	}
 	r.Dropped = get(HeaderResult) == ResultDropped
-	r.DeadReason, r.DeadCause, r.DeadLetter = get(HeaderDeadReason), get(HeaderDeadCause), get(HeaderDeadLetter)
+	r.CancelReason, r.DeadReason, r.DeadCause, r.DeadLetter = get(HeaderCancelReason), get(HeaderDeadReason), get(HeaderDeadCause), get(HeaderDeadLetter)
 	r.Next, r.NextID = get(HeaderNext), get(HeaderNextID)
 	return nil
 }

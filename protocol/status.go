@@ -108,6 +108,8 @@ const (
 	ReasonTaken    Reason = "taken"    // another consumer has it
 	ReasonReturned Reason = "returned" // the item was given back
 	ReasonExpired  Reason = "expired"  // the lease ran out
+
+	ReasonCancelled Reason = "cancelled" // the item was cancelled, and its queue keeps that
 )
 
 // Reasons of 429: which limit is reached.

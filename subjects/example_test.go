@@ -75,6 +75,7 @@ func ExamplePermissions() {
 	//     pq.jobs.ack.*.*
 	//   subscribe
 	//     _INBOX.>
+	//     pq.jobs.event.*
 	// viewer of all queues
 	//   publish
 	//     pq.*.info
@@ -108,6 +109,7 @@ func ExamplePermissions() {
 	//     pq.jobs.schedule.*
 	//     pq.jobs.sources
 	//     pq.jobs.links
+	//     pq.jobs.cancel.*
 	//     pq.jobs.remove.*
 	//     pq.jobs.move.*.*
 	//     pq.jobs.requeue.*

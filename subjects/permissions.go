@@ -66,10 +66,14 @@ func (g Grammar) Importer(queue string) (Permissions, error) {
 	return g.client(queue, importerMay...)
 }
 
-// Consumer returns the permissions to peek, pop, lease and settle items. The dead-letter
-// queue is another queue.
+// Consumer returns the permissions to peek, pop, lease and settle items, and to hear at once that a lease was ended by somebody else. The
+// dead-letter queue is another queue.
 func (g Grammar) Consumer(queue string) (Permissions, error) {
-	return g.client(queue, consumerMay...)
+	p, err := g.client(queue, consumerMay...)
+	if err == nil {
+		p.Subscribe = append(p.Subscribe, g.Events(queue))
+	}
+	return p, err
 }
 
 // Taker returns the permissions to take the items of a queue by its links. To allow one link only, replace the pattern of
@@ -78,7 +82,7 @@ func (g Grammar) Taker(queue string) (Permissions, error) {
 	return g.client(queue, takerMay...)
 }
 
-// Caller returns the permissions to ask what became of items, by their ids. Who pushes items and waits for their results needs those
+// Caller returns the permissions to ask what became of items, and to cancel items, by their ids. Who pushes items and waits for their results needs those
 // of a [Grammar.Producer], too.
 func (g Grammar) Caller(queue string) (Permissions, error) {
 	return g.client(queue, callerMay...)

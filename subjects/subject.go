@@ -15,7 +15,7 @@ type Subject struct {
 	Verb        Verb
 	Priority    int64  // for Move, and for Push where the subject has one
 	HasPriority bool   // distinguishes priority 0 from none
-	ID          string // for Get, Remove, Move, Requeue and Revoke
+	ID          string // for Get, Result, Cancel, Remove, Move, Requeue and Revoke
 	Key         string // for Key and AdminKey, as items have it
 	Schedule    string // its name, for the verbs of one schedule
 	Source      string // its name, for the verbs of one source

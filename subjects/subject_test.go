@@ -143,7 +143,7 @@ func TestWellFormed(t *testing.T) {
 
 const (
 	ruleQueue    = "1 to 64 of A-Z a-z 0-9 - _, not starting with _ (69 when it ends in -dead)"
-	ruleVerb     = "expected one of push, import, pop.min, pop.max, peek.min, peek.max, ack, info, list, get, result, remove, move, requeue, revoke, keys, key, schedules, schedule, sources, links, link, admin.config, admin.purge, admin.pause, admin.resume, admin.delete, admin.remove, admin.move, admin.revoke, admin.requeue, admin.key, admin.schedule, admin.source, admin.link, event"
+	ruleVerb     = "expected one of push, import, pop.min, pop.max, peek.min, peek.max, ack, info, list, get, result, cancel, remove, move, requeue, revoke, keys, key, schedules, schedule, sources, links, link, admin.config, admin.purge, admin.pause, admin.resume, admin.delete, admin.remove, admin.move, admin.revoke, admin.requeue, admin.key, admin.schedule, admin.source, admin.link, event"
 	rulePriority = "expected an integer in decimal, without +, leading zeros or spaces"
 	ruleRange    = "expected -9223372036854775808 to 9223372036854775807"
 	ruleID       = "expected 1 to 128 of A-Z a-z 0-9 - _"

@@ -17,6 +17,7 @@ const (
 	List
 	Get
 	Result
+	Cancel
 	Remove
 	Move
 	Requeue
@@ -74,6 +75,7 @@ var verbNames = [...]string{
 	List:                "list",
 	Get:                 "get",
 	Result:              "result",
+	Cancel:              "cancel",
 	Remove:              "remove",
 	Move:                "move",
 	Requeue:             "requeue",
@@ -117,7 +119,7 @@ var verbNames = [...]string{
 }
 
 // queueVerbs is the list in the error for an unknown verb.
-const queueVerbs = "push, import, pop.min, pop.max, peek.min, peek.max, ack, info, list, get, result, remove, move, requeue, revoke, keys, key, schedules, schedule, sources, links, link, admin.config, admin.purge, admin.pause, admin.resume, admin.delete, admin.remove, admin.move, admin.revoke, admin.requeue, admin.key, admin.schedule, admin.source, admin.link, event"
+const queueVerbs = "push, import, pop.min, pop.max, peek.min, peek.max, ack, info, list, get, result, cancel, remove, move, requeue, revoke, keys, key, schedules, schedule, sources, links, link, admin.config, admin.purge, admin.pause, admin.resume, admin.delete, admin.remove, admin.move, admin.revoke, admin.requeue, admin.key, admin.schedule, admin.source, admin.link, event"
 
 // patterns match the requests of each verb, behind the prefix. Verbs that differ in one word share theirs.
 var patterns = [...]string{
@@ -132,6 +134,7 @@ var patterns = [...]string{
 	List:                "*.list",
 	Get:                 "*.get.*",
 	Result:              "*.result.*",
+	Cancel:              "*.cancel.*",
 	Remove:              "*.remove.*",
 	Move:                "*.move.*.*",
 	Requeue:             "*.requeue.*",
@@ -182,8 +185,8 @@ var (
 	takerMay    = []string{"link.*"}
 	requeuerMay = []string{"info", "list", "get.*", "requeue.*", "admin.requeue"}
 	viewerMay   = []string{"info", "list", "get.*", "peek.*", "result.*", "keys", "key.*", "schedules", "schedule.*", "sources", "links"}
-	adminMay    = []string{"info", "list", "get.*", "peek.*", "result.*", "keys", "key.*", "schedules", "schedule.*", "sources", "links", "remove.*", "move.*.*", "requeue.*", "revoke.*", "admin.*", "admin.key.*", "admin.schedule.>", "admin.source.>", "admin.link.>"}
-	callerMay   = []string{"result.*"}
+	adminMay    = []string{"info", "list", "get.*", "peek.*", "result.*", "keys", "key.*", "schedules", "schedule.*", "sources", "links", "cancel.*", "remove.*", "move.*.*", "requeue.*", "revoke.*", "admin.*", "admin.key.*", "admin.schedule.>", "admin.source.>", "admin.link.>"}
+	callerMay   = []string{"result.*", "cancel.*"}
 )
 
 // What a role at all queues may ask for besides.
@@ -245,6 +248,11 @@ func (s *Subject) readVerb(t *tokens) (form string, err error) {
 	case "result":
 		form = "result.<id>"
 		s.Verb = Result
+		s.ID = t.next()
+		err = checkID(s.ID)
+	case "cancel":
+		form = "cancel.<id>"
+		s.Verb = Cancel
 		s.ID = t.next()
 		err = checkID(s.ID)
 	case "remove":
@@ -422,6 +430,8 @@ func (s *Subject) appendVerb(b []byte) []byte {
 		b = append(append(b, "get."...), s.ID...)
 	case Result:
 		b = append(append(b, "result."...), s.ID...)
+	case Cancel:
+		b = append(append(b, "cancel."...), s.ID...)
 	case Remove:
 		b = append(append(b, "remove."...), s.ID...)
 	case Move:

@@ -19,8 +19,8 @@ import (
 )
 
 // eventTypes are the types of events that are for people.
-var eventTypes = []string{"dead", "expired", "lease_lost", "revoked", "evicted", protocol.EventScheduleMissed, protocol.EventSourceStopped,
-	protocol.EventSourceSkipped, protocol.EventSourcePoisoned, protocol.EventLinkStopped, protocol.EventQueueDeleted, protocol.EventError,
+var eventTypes = []string{"dead", "expired", "lease_lost", "revoked", "cancelled", "evicted", protocol.EventScheduleMissed, protocol.EventSourceStopped,
+	protocol.EventSourceSkipped, protocol.EventSourcePoisoned, protocol.EventLinkStopped, protocol.EventPurged, protocol.EventQueueDeleted, protocol.EventError,
 	protocol.EventActive, protocol.EventClock}
 
 // eventsAhead is how many events may wait to be printed. Further ones are lost.
@@ -34,14 +34,15 @@ func eventsCommand(s *session.Session) *cobra.Command {
 		Short: "print events as they happen",
 		Long: `Prints what happens that no answer reports, from now on, of one queue or of all:
 items that died (dead) or outlived their TTL (expired), leases that ran out
-(lease_lost), items dropped from a full queue (evicted), pushes without a reply
-subject that were refused (error), another pqd of a cluster (active), times of a
-schedule without an item (schedule_missed), another clock of schedules (clock), a
-source that has stopped (source_stopped), whose stream has lost messages before they
-were read (source_skipped), or that made dead letters (source_poisoned), a link that
-gives nothing until a person has looked (link_stopped), a queue that has deleted itself
-(queue_deleted). Nobody keeps events: those of a time without a connection are lost, and
-pq says so. Ctrl-C ends it.`,
+(lease_lost) or were taken away (revoked), items that were cancelled (cancelled) or
+dropped from a full queue (evicted), queues that were purged or deleted (purged),
+pushes without a reply subject that were refused (error), another pqd of a cluster
+(active), times of a schedule without an item (schedule_missed), another clock of
+schedules (clock), a source that has stopped (source_stopped), whose stream has lost
+messages before they were read (source_skipped), or that made dead letters
+(source_poisoned), a link that gives nothing until a person has looked (link_stopped), a
+queue that has deleted itself (queue_deleted). Nobody keeps events: those of a time
+without a connection are lost, and pq says so. Ctrl-C ends it.`,
 		Example: `  # what dies in a queue
   pq events jobs --type dead
 
@@ -167,6 +168,8 @@ func printEvent(s *session.Session, m *nats.Msg) error {
 		text = append(text, event.Queue, event.Name, event.Text)
 	case kind == protocol.EventSourceSkipped, kind == protocol.EventSourcePoisoned:
 		text = append(text, event.Queue, event.Name, fmt.Sprintf("messages: %d", event.Count))
+	case kind == protocol.EventPurged:
+		text = append(text, event.Queue, "all of its items are gone")
 	case kind == protocol.EventQueueDeleted:
 		text = append(text, event.Queue, "it was empty and unused")
 	case kind == protocol.EventError:

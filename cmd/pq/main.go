@@ -99,7 +99,7 @@ func rootCommand(s *session.Session) *cobra.Command {
 		{"Items", []*cobra.Command{
 			pushCommand(s), popCommand(s), peekCommand(s), consumeCommand(s),
 			ackCommand(s), nackCommand(s), backCommand(s), extendCommand(s), terminateCommand(s),
-			listCommand(s), getCommand(s), resultCommand(s), moveCommand(s), rmCommand(s), revokeCommand(s),
+			listCommand(s), getCommand(s), resultCommand(s), cancelCommand(s), moveCommand(s), rmCommand(s), revokeCommand(s),
 		}},
 		{"Queues", []*cobra.Command{
 			lsCommand(s), infoCommand(s), explainCommand(s), configCommand(s), pauseCommand(s), resumeCommand(s),

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -8,6 +9,7 @@ import (
 	"github.com/pqbridge/pqbridge/client"
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/show"
+	"github.com/pqbridge/pqbridge/protocol"
 )
 
 func moveCommand(s *session.Session) *cobra.Command {
@@ -45,6 +47,52 @@ items of that priority. A leased item moves when its lease ends.` + whereHelp("r
 		},
 	}
 	many.define(c.Flags())
+	return c
+}
+
+func cancelCommand(s *session.Session) *cobra.Command {
+	var o client.CancelOptions
+	c := &cobra.Command{
+		Use: "cancel <queue> <id>...", Args: session.Arguments(2, session.AnyNumber),
+		Short: "end items that nobody wants any more",
+		Long: `Ends items, whether they wait or are worked on. The handler that works on one hears of
+it at once, and the result of the item says that it was cancelled, and why. The exit
+code is 1 if an item had ended before in another way.`,
+		Example: `  # nobody waits for it any more
+  pq cancel jobs FBUBAX_Af0DSUlItAA --reason 'the customer has left'
+
+  # unless a worker has begun with it
+  pq cancel jobs FBUBAX_Af0DSUlItAA --spare-leased`,
+		RunE: func(_ *cobra.Command, args []string) error {
+			q, err := s.Queue(args[0])
+			if err != nil {
+				return err
+			}
+			ended := false
+			for _, id := range args[1:] {
+				done, err := q.Cancel(s.Context, id, o)
+				if err != nil {
+					return err
+				}
+				text := "cancelled " + id
+				if !done.FinishedAt.IsZero() {
+					text = fmt.Sprintf("%s had ended before: %s", id, done.Outcome)
+					ended = ended || done.Outcome != protocol.FinishCancelled
+				}
+				answer := protocol.Cancelled{ID: id, Priority: done.Priority, Outcome: done.Outcome, FinishedAt: done.FinishedAt, Deliveries: int64(done.Deliveries)}
+				if err := s.Answer(answer, "%s", text); err != nil {
+					return err
+				}
+			}
+			if ended {
+				return session.ExitError(session.ExitFailed)
+			}
+			return nil
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&o.Reason, "reason", o.Reason, "`text` for the result, and for who works on it")
+	f.BoolVar(&o.SpareLeased, "spare-leased", o.SpareLeased, "not items that somebody works on")
 	return c
 }
 

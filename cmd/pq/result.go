@@ -18,7 +18,7 @@ func resultCommand(s *session.Session) *cobra.Command {
 		Short: "show what became of an item",
 		Long: `Shows how an item ended, and the result of its work, if its push asked for that
 with --result-ttl. The exit code is 0 if the item is done or handed over, 1 if it
-is dead, expired, removed or evicted, and 3 if there is no result, or none yet.`,
+is dead, expired, removed, cancelled or evicted, and 3 if there is no result, or none yet.`,
 		Example: `  # what the worker said
   pq result jobs FBUBAX_Af0DSUlItAA
 

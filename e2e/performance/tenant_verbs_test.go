@@ -352,6 +352,7 @@ var everyVerb = []verb{
 	{"get", toItem("get", "", ""), nothing},
 	{"move", toItem("move", ".3", ""), nothing},
 	{"remove", toItem("remove", "", ""), afterRemove},
+	{"cancel", toItem("cancel", "", ""), afterRemove},
 	{"revoke", toItem("revoke", "", ""), nothing},
 	{"list of dead letters", toQueue("-dead.list", `{"limit":1000}`), listed},
 	{"requeue", func(l *ledger, r *rand.Rand) *nats.Msg {

@@ -1,7 +1,9 @@
 package gateway
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"strconv"
 	"strings"
 
@@ -161,6 +163,41 @@ func historyOf(in *input, of subjects.Verb) (*answer, *refusal) {
 	return &answer{body: info.History}, nil
 }
 
+// awaitResult is result, and may cancel the item when its caller hangs up. It is a request of its own because it may change something.
+func awaitResult(in *input) (*answer, *refusal) {
+	cancels, why := in.flag("cancel")
+	if why != nil {
+		return nil, why
+	}
+	a, why := result(in)
+	if why != nil && cancels && in.hungUp() {
+		in.cancel("the caller has hung up")
+	}
+	return a, why
+}
+
+// hungUp reports whether the client has closed its connection, and not the time or pqd ended the request.
+func (in *input) hungUp() bool {
+	return errors.Is(in.ctx.Err(), context.Canceled) && in.gateway.running.Err() == nil
+}
+
+// cancel cancels the item of the path. Nobody waits for the answer: what was not done ends with the item's time.
+func (in *input) cancel(reason string) {
+	body, why := marshal(protocol.CancelRequest{Reason: reason})
+	if why != nil {
+		return
+	}
+	m, why := in.message(subjects.Subject{Verb: subjects.Cancel, ID: in.values["id"]}, body)
+	if why != nil {
+		return
+	}
+	ctx, end := context.WithTimeout(context.WithoutCancel(in.ctx), answerLimit)
+	defer end()
+	if _, why = in.gateway.wire.Load().ask(ctx, m, true); why != nil {
+		in.gateway.log.Debug("cancelling an item whose caller has hung up failed", "queue", in.values["queue"], "id", in.values["id"], "error", why)
+	}
+}
+
 // result tells what became of an item. With a wait it may tell that later.
 func result(in *input) (*answer, *refusal) {
 	m, why := in.message(subjects.Subject{Verb: subjects.Result, ID: in.values["id"]}, nil)
@@ -170,9 +207,9 @@ func result(in *input) (*answer, *refusal) {
 	if why := in.setHeader(m, "wait", protocol.HeaderWait); why != nil {
 		return nil, why
 	}
-	reply, why := in.ask(m)
+	reply, why := in.gateway.wire.Load().ask(in.ctx, m, false)
 	if why != nil {
-		return nil, why
+		return nil, in.named(why)
 	}
 	e := &protocol.ItemResult{Queue: in.values["queue"], ID: in.values["id"]}
 	if err := e.ReadHeaders(reply.Header.Get); err != nil {

@@ -199,3 +199,55 @@ func TestCallerLeavesWhileItWaitsForAResult(t *testing.T) {
 		t.Errorf("an answer would have gone to somebody: %v", err)
 	}
 }
+
+// A caller that asks for that cancels its item by leaving; one that is told the end of its time, or what became of the item, does not.
+func TestCallerCancelsByHangingUp(t *testing.T) {
+	t.Parallel()
+	o := openOffice(t)
+	const result = "/v1/queues/jobs/items/i/result?wait=100s"
+	ask := func(ctx context.Context, method, query string) (answer *httptest.ResponseRecorder, served chan struct{}) {
+		answer, served = httptest.NewRecorder(), make(chan struct{})
+		go func() {
+			defer close(served)
+			o.ServeHTTP(answer, httptest.NewRequestWithContext(ctx, method, result+query, nil))
+		}()
+		return answer, served
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	_, served := ask(ctx, http.MethodPost, "&cancel=true")
+	if m := o.next(); m.Subject != "pq.jobs.result.i" || m.Header.Get("PQ-Wait") != "100s" || len(m.Data) != 0 {
+		t.Errorf("asked %s %v %q", m.Subject, m.Header, m.Data)
+	}
+	leave()
+	m := o.next()
+	if m.Subject != "pq.jobs.cancel.i" || string(m.Data) != `{"reason":"the caller has hung up"}` {
+		t.Errorf("hung up: asked %s %q", m.Subject, m.Data)
+	}
+	if err := m.Respond([]byte(`{"id":"i","priority":0,"outcome":"cancelled","deliveries":0}`)); err != nil {
+		t.Fatal(err)
+	}
+	<-served
+
+	for _, quiet := range []struct{ method, query string }{{http.MethodGet, ""}, {http.MethodPost, ""}, {http.MethodPost, "&cancel=false"}} {
+		ctx, leave := context.WithCancel(t.Context())
+		_, served := ask(ctx, quiet.method, quiet.query)
+		o.next()
+		leave()
+		<-served
+	}
+	answer, served := ask(t.Context(), http.MethodPost, "&cancel=true")
+	m = o.next()
+	if err := m.RespondMsg(&nats.Msg{Header: nats.Header{"PQ-Outcome": {"cancelled"}, "PQ-Cancel-Reason": {"why"}, "PQ-Finished-At": {"2026-01-01T00:00:00Z"}, "PQ-Deliveries": {"1"}}}); err != nil {
+		t.Fatal(err)
+	}
+	<-served
+	if want := `"outcome":"cancelled","finished_at":"2026-01-01T00:00:00Z","deliveries":1,"cancel_reason":"why"}`; answer.Code != 200 || !strings.Contains(answer.Body.String(), want) {
+		t.Errorf("answered %d %s", answer.Code, answer.Body)
+	}
+	go func() {
+		o.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/v1/queues/last/items/i", nil))
+	}()
+	if m := o.next(); m.Subject != "pq.last.get.i" {
+		t.Errorf("others have asked %s, too", m.Subject)
+	}
+}

@@ -34,6 +34,7 @@ func newRoutes() routes {
 		{name: "list", method: "GET", path: "/v1/queues/{queue}/items", query: []string{"state", "after", "min", "max", "key", "holder", "limit", "bodies", "preview", "attempts", "progress"}, serve: list},
 		{name: "get", method: "GET", path: "/v1/queues/{queue}/items/{id}", query: []string{"attempts", "explain"}, serve: get},
 		{name: "result", method: "GET", path: "/v1/queues/{queue}/items/{id}/result", query: []string{"wait"}, serve: result},
+		{name: "awaitResult", method: "POST", path: "/v1/queues/{queue}/items/{id}/result", query: []string{"wait", "cancel"}, changes: true, serve: awaitResult},
 		{name: "runSchedule", method: "POST", path: "/v1/queues/{queue}/schedules/{schedule}/run", query: []string{"msg_id"}, changes: true, serve: runSchedule},
 	}
 	for i := range protocol.Ops {

@@ -108,7 +108,7 @@ func (a *asyncapi) operation(o *protocol.Op) (all object) {
 }
 
 func (a *asyncapi) event(e *protocol.EventKind) member {
-	id := "event" + exported(camel(strings.ReplaceAll(e.Type, "_", " ")))
+	id := "event" + exported(camel(strings.NewReplacer("_", " ", "-", " ", "<", "", ">", "").Replace(e.Type)))
 	sent := a.message(e.Body)
 	channel := a.channel(id, e.Subject(), sent)
 	return member{id, object{
@@ -130,6 +130,7 @@ var parameters = map[string]object{
 	"token":      {{"description", "as the subject that came with the item has it"}},
 	"id":         {{"description", "of an item"}},
 	"key":        {{"description", "a key, with escapes"}},
+	"holder":     {{"description", "of a lease: the first 8 bytes of the SHA-256 of what it calls itself, as 16 hex digits"}},
 	"name":       {{"description", "of a schedule, a source or a link"}},
 }
 

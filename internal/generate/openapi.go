@@ -150,7 +150,7 @@ func (o *openAPI) parameter(t reflect.Type, f reflect.StructField) (string, erro
 	switch of := f.Type; {
 	case of == reflect.TypeFor[*protocol.Duration]() || of == reflect.TypeFor[protocol.Duration]():
 		kind = `$ref: "#/components/schemas/Duration"`
-	case of.Kind() == reflect.Bool:
+	case of.Kind() == reflect.Bool, of == reflect.TypeFor[*bool]():
 		kind = "type: boolean"
 	case of.Kind() == reflect.Int:
 		kind = "type: integer"
@@ -225,6 +225,7 @@ var answers = map[reflect.Type]string{
 	reflect.TypeFor[protocol.BulkAnswer]():    response("Bulk"),
 	reflect.TypeFor[protocol.KeyInfo]():       jsonBody("description: the key", `$ref: "#/components/schemas/Key"`),
 	reflect.TypeFor[protocol.KeySettings]():   jsonBody("description: its settings", `$ref: "#/components/schemas/KeySettings"`),
+	reflect.TypeFor[protocol.Cancelled]():     jsonBody("description: how the item ended", `$ref: "#/components/schemas/Cancelled"`),
 	reflect.TypeFor[protocol.Revoked]():       jsonBody("description: what became of the item", `$ref: "#/components/schemas/Revoked"`),
 	reflect.TypeFor[protocol.PushResponse]():  jsonBody("description: where the item is", `$ref: "#/components/schemas/Pushed"`),
 	reflect.TypeFor[protocol.KeysPage]():      pageOf("keys", "Key"),

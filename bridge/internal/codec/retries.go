@@ -102,6 +102,30 @@ func ReadRevoke(m *nats.Msg, verb string) (r fdbpq.Revocation, f *failure.Failur
 	})
 }
 
+// ReadCancel reads the options of a cancel.
+func ReadCancel(m *nats.Msg, verb string) (c fdbpq.Cancellation, f *failure.Failure) {
+	if f = NoOwnHeaders(m.Header, verb); f != nil {
+		return c, f
+	}
+	body := bytes.TrimSpace(m.Data)
+	if len(body) == 0 {
+		return c, nil
+	}
+	return c, ReadObject("the body of a cancel", body, "reason, leased", func(name string, value any) (known bool, f *failure.Failure) {
+		switch name {
+		case "reason":
+			c.Reason, f = readReason(name, value)
+		case "leased":
+			leased, f := ReadBool(name, value)
+			c.Spare = !leased
+			return true, f
+		default:
+			return false, nil
+		}
+		return true, f
+	})
+}
+
 // Attempts are the attempts of an item as answers show them, the oldest first.
 func Attempts(of fdbpq.Attempts) ([]protocol.Attempt, error) {
 	all, err := of.All()

@@ -391,7 +391,11 @@ func (w *HeaderWriter) Result(r *fdbpq.Result, display func(int64) time.Time) {
 	if r.Kept == fdbpq.KeptDropped {
 		w.string(protocol.HeaderResult, string(r.Kept))
 	}
-	w.known(protocol.HeaderDeadReason, headerLine(r.Reason))
+	if r.Finish == fdbpq.FinishCancelled {
+		w.known(protocol.HeaderCancelReason, headerLine(r.Reason))
+	} else {
+		w.known(protocol.HeaderDeadReason, headerLine(r.Reason))
+	}
 	w.known(protocol.HeaderDeadCause, headerLine(r.Cause))
 	if r.Finish == fdbpq.FinishDead {
 		w.known(protocol.HeaderDeadLetter, r.Next)

@@ -61,8 +61,8 @@ func (a *admin) Apply(at *desk.ChangeTx) ([]fdbpq.Event, error) {
 		a.removed = purged.Purged
 	}
 	var events []fdbpq.Event
-	if v := a.Subject.Verb; v == subjects.AdminPurge || v == subjects.AdminDelete {
-		events = []fdbpq.Event{{Type: fdbpq.EventFinished, Queue: at.Queue.Name()}} // of all items
+	if v := a.Subject.Verb; err == nil && (v == subjects.AdminPurge || v == subjects.AdminDelete) {
+		events = []fdbpq.Event{{Type: protocol.EventPurged, Queue: at.Queue.Name()}}
 	}
 	return events, a.did(answer, err)
 }

@@ -52,7 +52,7 @@ func (c *change) did(answer any, err error) error {
 // some bytes until the engine merges its files. What is left then is for requests that end items, or what brings them.
 func serves(v subjects.Verb, changes bool) bool {
 	switch v {
-	case subjects.Remove, subjects.AdminRemove, subjects.AdminPurge, subjects.AdminDelete, subjects.AdminPause, subjects.AdminResume,
+	case subjects.Cancel, subjects.Remove, subjects.AdminRemove, subjects.AdminPurge, subjects.AdminDelete, subjects.AdminPause, subjects.AdminResume,
 		subjects.AdminScheduleDelete, subjects.AdminSchedulePause, subjects.AdminSourceDelete, subjects.AdminSourcePause,
 		subjects.AdminLinkDelete, subjects.AdminLinkPause:
 		return true
@@ -65,7 +65,7 @@ func serves(v subjects.Verb, changes bool) bool {
 // servesLast reports the same of a store on a disk that is full nearly to the last byte.
 func servesLast(v subjects.Verb, changes bool) bool {
 	switch v {
-	case subjects.Remove, subjects.AdminRemove, subjects.AdminPurge, subjects.AdminDelete,
+	case subjects.Cancel, subjects.Remove, subjects.AdminRemove, subjects.AdminPurge, subjects.AdminDelete,
 		subjects.AdminScheduleDelete, subjects.AdminSourceDelete, subjects.AdminLinkDelete:
 		return true
 	}

@@ -2,6 +2,7 @@ package edits
 
 import (
 	"bytes"
+	"errors"
 
 	"github.com/pqbridge/pqbridge/bridge/internal/codec"
 	"github.com/pqbridge/pqbridge/bridge/internal/desk"
@@ -12,7 +13,7 @@ import (
 	"github.com/pqbridge/pqbridge/subjects"
 )
 
-// itemEdit is an edit of one item: it removes, moves or requeues the item, or revokes its lease.
+// itemEdit is an edit of one item: it cancels, removes, moves or requeues the item, or revokes its lease.
 type itemEdit struct {
 	change
 	id fdbpq.ID
@@ -50,12 +51,51 @@ type removal struct{ itemEdit }
 func Remove(subjects.Verb) desk.Work { return new(removal) }
 
 func (r *removal) Apply(at *desk.ChangeTx) ([]fdbpq.Event, error) {
-	priority, found, err := at.Queue.Remove(at.Tx, r.id)
-	return []fdbpq.Event{{Type: fdbpq.EventFinished, Queue: at.Queue.Name(), ID: r.id}}, r.found(found, priority, err)
+	removed, err := at.Queue.Remove(at.Tx, r.id)
+	return removed.Events, r.found(removed.Found, removed.Priority, err)
 }
 
 func (r *removal) Tally(tally *request.Tally) {
 	if r.Failure == nil {
+		tally[request.Removed]++
+	}
+}
+
+// cancel ends an item, and says to its caller and to its holder that it was cancelled.
+type cancel struct {
+	itemEdit
+	how   fdbpq.Cancellation
+	ended bool // the item, by this request
+}
+
+func Cancel(subjects.Verb) desk.Work { return new(cancel) }
+
+func (c *cancel) Read(*codec.Wire) (f *failure.Failure) {
+	if c.how, f = codec.ReadCancel(c.Msg, c.Subject.Verb.String()); f == nil {
+		c.id, f = codec.ReadID(c.Subject.ID)
+	}
+	return f
+}
+
+func (c *cancel) Apply(at *desk.ChangeTx) ([]fdbpq.Event, error) {
+	done, err := at.Queue.Cancel(at.Tx, c.id, c.how)
+	c.ended = done.Found && done.Finished.IsZero()
+	switch {
+	case errors.Is(err, fdbpq.ErrWorked):
+		c.Failure = failure.Explain(err)
+		return nil, nil
+	case err == nil && !done.Found:
+		return nil, c.found(false, 0, nil)
+	}
+	answer := protocol.Cancelled{ID: c.Subject.ID, Priority: done.Priority, Outcome: protocol.Finish(done.Finish), Deliveries: done.Deliveries}
+	if !done.Finished.IsZero() {
+		answer.FinishedAt = done.Finished.UTC()
+	}
+	return done.Events, c.did(answer, err)
+}
+
+func (c *cancel) Tally(tally *request.Tally) {
+	if c.Failure == nil && c.ended {
 		tally[request.Removed]++
 	}
 }

@@ -61,9 +61,18 @@ func (a *Announcer) Items(events []fdbpq.Event) {
 
 // Item announces an event of an item.
 func (a *Announcer) Item(e fdbpq.Event) {
-	if e.Type == fdbpq.EventFinished {
+	switch {
+	case e.Type == fdbpq.EventFinished:
 		a.Finished(e.Queue, e.ID)
 		return
+	case e.Type == protocol.EventPurged:
+		a.purged(e.Queue)
+		return
+	case e.Fence != 0 && e.Holder != "":
+		a.ring(&e)
+	}
+	if e.Type == fdbpq.EventRemoved {
+		return // its holder alone is told
 	}
 	a.mu.Lock()
 	a.counts[e.Type]++
@@ -74,9 +83,11 @@ func (a *Announcer) Item(e fdbpq.Event) {
 	case fdbpq.EventLeaseLost:
 		a.stats.LeaseLost(e.Queue, e.Holder)
 	}
-	var tally request.Tally
-	tally[counters[e.Type]]++
-	a.stats.Queues.Count(e.Queue, &tally)
+	if counter, is := counters[e.Type]; is {
+		var tally request.Tally
+		tally[counter]++
+		a.stats.Queues.Count(e.Queue, &tally)
+	}
 	event := protocol.ItemEvent{
 		Type: protocol.EventTypePrefix + string(e.Type), Time: time.Now().UTC(),
 		Queue: subjects.Own(e.Queue), ID: e.ID.String(), Priority: e.Priority, Deliveries: e.Deliveries, Endings: protocol.Endings(e.Endings),
@@ -86,6 +97,28 @@ func (a *Announcer) Item(e fdbpq.Event) {
 		event.NotBefore = a.display(e.NotBefore).UTC()
 	}
 	a.publish(e.Queue, string(e.Type), event)
+}
+
+// ring tells the holder of a lease that somebody else has ended it.
+func (a *Announcer) ring(e *fdbpq.Event) {
+	a.mu.Lock()
+	a.counts[protocol.EventLost]++
+	a.mu.Unlock()
+	a.publish(e.Queue, protocol.BellOf(e.Holder), protocol.LostEvent{
+		Type: protocol.EventTypePrefix + protocol.EventLost, Time: time.Now().UTC(),
+		Queue: subjects.Own(e.Queue), ID: e.ID.String(), Fence: e.Fence, Cause: string(e.Type), Reason: e.Reason,
+	})
+}
+
+// purged announces that all items of a queue are gone, and with them their leases.
+func (a *Announcer) purged(queue string) {
+	a.Finished(queue, fdbpq.ID{})
+	a.mu.Lock()
+	a.counts[protocol.EventPurged]++
+	a.mu.Unlock()
+	a.publish(queue, protocol.EventPurged, protocol.QueueEvent{
+		Type: protocol.EventTypePrefix + protocol.EventPurged, Time: time.Now().UTC(), Queue: subjects.Own(queue),
+	})
 }
 
 // counters are the counters of the events of items.

@@ -174,6 +174,8 @@ func Explain(err error) *Failure {
 		return &Failure{Code: 409, Text: err.Error(), Description: protocol.DescriptionOccupied, Reason: protocol.ReasonOccupied}
 	case errors.Is(err, fdbpq.ErrLeased):
 		return &Failure{Code: 409, Text: err.Error() + ", so it cannot be replaced", Description: protocol.DescriptionLeased, Reason: protocol.ReasonLeased}
+	case errors.Is(err, fdbpq.ErrWorked):
+		return &Failure{Code: 409, Text: err.Error() + ", and the request spares leased ones", Description: protocol.DescriptionLeased, Reason: protocol.ReasonLeased}
 	case errors.Is(err, fdbpq.ErrNotLeased):
 		return &Failure{Code: 409, Text: err.Error() + ", so no lease can be revoked", Description: protocol.DescriptionNotLeased, Reason: protocol.ReasonNotLeased}
 	case errors.Is(err, fdbpq.ErrAnotherKey):

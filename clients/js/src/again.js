@@ -6,4 +6,4 @@
 export const reads = new Set(["peek", "info", "history", "list", "get", "result", "config", "keys", "key", "schedules", "schedule", "scheduleTimes", "sources", "source", "links", "link", "queues", "system", "systemHistory", "cluster"]);
 
 /** The operations whose repetition leads to the same state. */
-export const repeats = new Set(["import", "ack", "ackMany", "nack", "giveBack", "extend", "terminate", "move", "configure", "pause", "resume", "bulkRemove", "bulkMove", "bulkRevoke", "bulkRequeue", "setKey", "setSchedule", "pauseSchedule", "resumeSchedule", "setSource", "pauseSource", "setLink", "pauseLink", "resumeLink", "take"]);
+export const repeats = new Set(["import", "ack", "ackMany", "nack", "giveBack", "extend", "terminate", "cancel", "move", "configure", "pause", "resume", "bulkRemove", "bulkMove", "bulkRevoke", "bulkRequeue", "setKey", "setSchedule", "pauseSchedule", "resumeSchedule", "setSource", "pauseSource", "setLink", "pauseLink", "resumeLink", "take"]);

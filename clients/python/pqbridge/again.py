@@ -6,4 +6,4 @@
 READS = frozenset({"peek", "info", "history", "list", "get", "result", "config", "keys", "key", "schedules", "schedule", "schedule_times", "sources", "source", "links", "link", "queues", "system", "system_history", "cluster"})
 
 # The operations whose repetition leads to the same state.
-REPEATS = frozenset({"import", "ack", "ack_many", "nack", "give_back", "extend", "terminate", "move", "configure", "pause", "resume", "bulk_remove", "bulk_move", "bulk_revoke", "bulk_requeue", "set_key", "set_schedule", "pause_schedule", "resume_schedule", "set_source", "pause_source", "set_link", "pause_link", "resume_link", "take"})
+REPEATS = frozenset({"import", "ack", "ack_many", "nack", "give_back", "extend", "terminate", "cancel", "move", "configure", "pause", "resume", "bulk_remove", "bulk_move", "bulk_revoke", "bulk_requeue", "set_key", "set_schedule", "pause_schedule", "resume_schedule", "set_source", "pause_source", "set_link", "pause_link", "resume_link", "take"})

@@ -24,7 +24,7 @@ type Result struct {
 	Next       string // where the item went on: a queue, or a link
 	NextID     string // its id there
 	Body       []byte // empty when it is kept in chunks
-	Cause      string // of a death: what the item failed of last, where Reason does not say it
+	Cause      string // of a death: what the item failed of last, where Reason does not say it; of a cancellation: why
 }
 
 // resultVersion is the first element of the value of a result.

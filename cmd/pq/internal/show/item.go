@@ -2,6 +2,7 @@ package show
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -241,8 +242,8 @@ func ShownResult(queue, id string, from *client.Result) *Result {
 func (r *Result) Describe() string {
 	var f Facts
 	f.Add("Outcome", "%s", r.Outcome)
-	if r.DeadReason != "" {
-		f.Add("Reason", "%s", r.DeadReason)
+	if reason := cmp.Or(r.DeadReason, r.CancelReason); reason != "" {
+		f.Add("Reason", "%s", reason)
 	}
 	if r.DeadCause != "" {
 		f.Add("Failed of", "%s", r.DeadCause)

@@ -1,0 +1,174 @@
+package client
+
+import (
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pqbridge/pqbridge/protocol"
+	"github.com/pqbridge/pqbridge/subjects"
+)
+
+// bells hear that somebody else has ended leases of a Consume: the bridge rings after it has cancelled, removed or revoked an item, or
+// purged a queue. A bell proves nothing. It has the client extend the lease now, and not only when the time has come, and the answer to
+// that tells whether the lease is lost. So a bell that is forged, late, doubled or lost changes when the client learns something, and not what.
+type bells struct {
+	mu    sync.Mutex
+	holds map[string]*hold     // by the ids of their items
+	rung  []protocol.LostEvent // the last ones, of leases whose items may not have arrived yet
+}
+
+// mostRung bounds the bells that are remembered.
+const mostRung = 64
+
+// listen hears the bells of the leases that a holder has at a queue, until stop is called. A user who may not subscribe to them hears none,
+// and everything else works.
+func (q *Queue) listen(holder string) (b *bells, stop func()) {
+	b = &bells{holds: make(map[string]*hold)}
+	c := q.client
+	var once sync.Once
+	var subs []*nats.Subscription
+	stop = func() {
+		once.Do(func() {
+			for _, sub := range subs {
+				c.denials.forget(sub.Subject, b)
+				_ = sub.Unsubscribe() // the connection may be closed
+			}
+		})
+	}
+	for event, hear := range map[string]nats.MsgHandler{protocol.BellOf(holder): b.one, protocol.EventPurged: b.all} {
+		subject, err := q.subject(subjects.Subject{Verb: subjects.Event, Event: event})
+		if err != nil {
+			continue // no request of the queue has a subject either
+		}
+		c.denials.expect(c.nc, subject, b, stop)
+		sub, err := c.nc.Subscribe(subject, hear)
+		if err != nil {
+			c.denials.forget(subject, b)
+			continue
+		}
+		subs = append(subs, sub)
+	}
+	return b, stop
+}
+
+// one hears of one lease.
+func (b *bells) one(m *nats.Msg) {
+	var e protocol.LostEvent
+	if json.Unmarshal(m.Data, &e) != nil {
+		return // forged
+	}
+	b.mu.Lock()
+	if len(b.rung) == mostRung {
+		b.rung = b.rung[1:]
+	}
+	b.rung = append(b.rung, e)
+	h := b.holds[e.ID]
+	b.mu.Unlock()
+	if h != nil && h.isOf(&e) {
+		h.ring(&e)
+	}
+}
+
+// all hears that the items of the queue are gone.
+func (b *bells) all(*nats.Msg) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, h := range b.holds {
+		h.ring(nil)
+	}
+}
+
+// enter has a hold hear its bells, until leave is called. The bell of its lease may have rung before.
+func (b *bells) enter(h *hold) (leave func()) {
+	if b == nil {
+		return func() {}
+	}
+	id := h.item.ID
+	b.mu.Lock()
+	b.holds[id] = h
+	var before *protocol.LostEvent
+	for i := range b.rung {
+		if e := &b.rung[i]; e.ID == id && h.isOf(e) {
+			before = new(*e)
+		}
+	}
+	b.mu.Unlock()
+	if before != nil {
+		h.ring(before)
+	}
+	return func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if b.holds[id] == h {
+			delete(b.holds, id)
+		}
+	}
+}
+
+// denials keeps the server's refusals of subscriptions to bells from the error handler of the connection, whose program has asked for none.
+type denials struct {
+	mu       sync.Mutex
+	watched  bool
+	expected map[string]map[*bells]func() // by subject: what ends its subscriptions. A refusal may come after they have ended
+}
+
+func (d *denials) expect(nc *nats.Conn, subject string, b *bells, stop func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.watched {
+		d.watched = true
+		others := nc.ErrorHandler()
+		nc.SetErrorHandler(func(nc *nats.Conn, sub *nats.Subscription, err error) {
+			if !d.took(err) && others != nil {
+				others(nc, sub, err)
+			}
+		})
+	}
+	if d.expected == nil {
+		d.expected = make(map[string]map[*bells]func())
+	}
+	if d.expected[subject] == nil {
+		d.expected[subject] = make(map[*bells]func())
+	}
+	d.expected[subject][b] = stop
+}
+
+func (d *denials) forget(subject string, b *bells) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.expected[subject], b)
+}
+
+// took reports whether an error is such a refusal, and ends the subscriptions.
+func (d *denials) took(err error) bool {
+	if !errors.Is(err, nats.ErrPermissionViolation) {
+		return false
+	}
+	var stops []func()
+	expected := false
+	d.mu.Lock()
+	for subject, of := range d.expected {
+		if strings.Contains(err.Error(), `Subscription to "`+subject+`"`) {
+			expected, stops = true, slices.AppendSeq(stops, maps.Values(of))
+		}
+	}
+	d.mu.Unlock()
+	for _, stop := range stops {
+		stop()
+	}
+	if expected {
+		slog.Debug("a consumer hears only from its next extension that somebody else has ended its lease: its user may not subscribe to the events of its queue", "error", err)
+	}
+	return expected
+}
+
+// ringEvery bounds how often bells extend one lease.
+const ringEvery = time.Second
