@@ -85,6 +85,33 @@ func TestProgress(t *testing.T) {
 	c.refused(c.ask("pq.other.import", "x", "PQ-Id", id, "PQ-Progress", "a\tb"), 400)
 }
 
+// Who asks for the result of an item that goes on learns how far it is, if its push has asked for a result.
+func TestProgressOfAnAwaitedItem(t *testing.T) {
+	t.Parallel()
+	c := serve(t)
+	id := c.push("pq.jobs.push", "x", "PQ-Result-TTL", "1h").ID
+	m := c.refused(c.ask("pq.jobs.result."+id, ""), 404, "pending")
+	c.says(m, "")
+	item := c.pop("pq.jobs.pop.min", "", "PQ-Lease", "1h")
+	c.accepted(c.raw(item.Reply, "+WPI 3 of 9, zu sp\u00e4t"))
+	c.says(c.refused(c.ask("pq.jobs.result."+id, ""), 404, "pending"), "3 of 9, zu sp\u00e4t")
+	c.accepted(c.raw(item.Reply, "-NAK"))
+	c.says(c.refused(c.ask("pq.jobs.result."+id, ""), 404, "pending"), "3 of 9, zu sp\u00e4t")
+	c.says(c.refused(c.ask("pq.jobs.result."+id, "", "PQ-Wait", "1ms"), 408), "")
+	unasked := c.push("pq.jobs.push", "x").ID
+	c.says(c.refused(c.ask("pq.jobs.result."+unasked, ""), 409, "unkept"), "")
+}
+
+// A server without room for it has the answer without it.
+func TestProgressOfAnAwaitedItemWithoutRoom(t *testing.T) {
+	t.Parallel()
+	c := serveWithin(t, 4<<10, bridge.Options{})
+	id := c.push("pq.jobs.push", "x", "PQ-Result-TTL", "1h").ID
+	item := c.pop("pq.jobs.pop.min", "", "PQ-Lease", "1h")
+	c.accepted(c.raw(item.Reply, "+WPI "+strings.Repeat("p", 3000)))
+	c.says(c.refused(c.ask("pq.jobs.result."+id, ""), 404, "pending"), "")
+}
+
 // A queue that is full extends a lease, and says that it has dropped what its holder said.
 func TestProgressIsDropped(t *testing.T) {
 	t.Parallel()

@@ -73,6 +73,7 @@ type Error struct {
 	Op          string // the operation: push, pop, …
 	Queue       string // the queue, if the request was about one
 	ID          string // the item whose result was asked for
+	Progress    string // of an item that has no result yet: what its holder has said of how far it is
 	Code        int
 	Reason      Reason // of codes 404, 409, 410 and 429
 	Description string
@@ -192,7 +193,10 @@ func answered(m *nats.Msg, op, queue string) *Error {
 	text := m.Header.Get(micro.ErrorHeader)
 	code, err := strconv.Atoi(m.Header.Get(micro.ErrorCodeHeader))
 	if err == nil {
-		return &Error{Op: op, Queue: queue, Code: code, Reason: Reason(m.Header.Get(protocol.HeaderReason)), Description: text, item: itemOf(m)}
+		return &Error{
+			Op: op, Queue: queue, Code: code, Reason: Reason(m.Header.Get(protocol.HeaderReason)), Progress: m.Header.Get(protocol.HeaderProgress),
+			Description: text, item: itemOf(m),
+		}
 	}
 	// An item cannot look like this: it has an id, and never a status.
 	if protocol.NoResponders(m.Header.Get(protocol.HeaderStatus), m.Data) {

@@ -51,6 +51,24 @@ func TestReport(t *testing.T) {
 	}
 }
 
+// A caller that asks for the result of an item that goes on gets to know how far it is.
+func TestProgressOfAnAwaitedItem(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	id := w.push(t, "nine pages", client.ResultTTL(time.Hour)).ID
+	for _, text := range []string{"", "3 of 9"} {
+		if text != "" {
+			if err := w.pop(t, client.Min, client.Lease(time.Minute)).Report(t.Context(), text); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var e *client.Error
+		if _, err := w.queue.Result(t.Context(), id); !errors.Is(err, client.ErrNoResultYet) || !errors.As(err, &e) || e.Progress != text || e.ID != id {
+			t.Errorf("%v has the progress %q, expected %q", err, e.Progress, text)
+		}
+	}
+}
+
 // A report that has no room extends the lease all the same, and says so: alone and beside others.
 func TestDroppedReport(t *testing.T) {
 	t.Parallel()

@@ -28,8 +28,8 @@ type resultView struct {
 	Missing    string // why there is none
 	Finish     fdbpq.Finish
 	Kept       fdbpq.Kept
-	Body       string
-	Finished   int64
+	Body       string // of an item that has not ended: how far it is
+	Finished   int64  // of an item that has not ended: when its holder has said that
 	Deliveries int64
 	Reason     string
 	Cause      string
@@ -111,7 +111,7 @@ func (m *model) result(queue, id string, at moment, got resultView) resultView {
 		if item.asks == 0 {
 			return resultView{Missing: "unkept"}
 		}
-		return resultView{Missing: "pending"}
+		return resultView{Missing: "pending", Body: digest(item.progress), Finished: item.progressAt}
 	}
 	r, known := q.results[id]
 	if !known || r.end() <= at.now {

@@ -42,9 +42,10 @@ func resultsOf(ids ...knownID) operation {
 }
 
 func resultViewOf(r *fdbpq.Result, err error) (resultView, error) {
+	var pending *fdbpq.PendingError
 	switch {
-	case errors.Is(err, fdbpq.ErrPending):
-		return resultView{Missing: "pending"}, nil
+	case errors.As(err, &pending):
+		return resultView{Missing: "pending", Body: digest([]byte(pending.Progress)), Finished: nanos(pending.ProgressAt)}, nil
 	case errors.Is(err, fdbpq.ErrUnkept):
 		return resultView{Missing: "unkept"}, nil
 	case err != nil:

@@ -275,12 +275,21 @@ type Result struct {
 }
 
 var (
-	// ErrPending: the item has not ended.
+	// ErrPending: the item has not ended. [PendingError] also says how far it is.
 	ErrPending = errors.New("the item has no result yet")
 
 	// ErrUnkept: the item has not ended, and its queue will not keep what becomes of it: its push has not asked for that.
 	ErrUnkept = errors.New("the item will leave no result")
 )
+
+// PendingError is an ErrPending.
+type PendingError struct {
+	Progress   string    // what the last holder that said anything has said of how far it is
+	ProgressAt time.Time // when it did; zero: not known
+}
+
+func (e *PendingError) Error() string        { return ErrPending.Error() }
+func (e *PendingError) Is(target error) bool { return target == ErrPending }
 
 // Result returns what became of an item, nil for an unknown id: there never was such an item, or it ended without a result, or longer ago
 // than that is kept, or by a purge. An item that has not ended is ErrPending or ErrUnkept.
@@ -298,7 +307,7 @@ func (q Queue) Result(r kv.Reader, id ID) (*Result, error) {
 	case living != nil && living.Asks == 0:
 		return nil, ErrUnkept
 	case living != nil:
-		return nil, ErrPending
+		return nil, &PendingError{living.Progress, reportedAt(&living.Past)}
 	case !qtx.state.results:
 		return nil, nil
 	}

@@ -46,8 +46,9 @@ type Error struct {
 	Code        int    `json:"code"`
 	ErrCode     int    `json:"err_code"`
 	Description string `json:"description"`
-	Item        *int   `json:"item,omitempty"`   // of a bundle: the number of the item that the error is about, from 0
-	Reason      Reason `json:"reason,omitempty"` // the reason, over HTTP and of an item of a bundle; otherwise a header has it
+	Item        *int   `json:"item,omitempty"`     // of a bundle: the number of the item that the error is about, from 0
+	Progress    string `json:"progress,omitempty"` // over HTTP, of an item that has no result yet: how far it is; otherwise a header has it
+	Reason      Reason `json:"reason,omitempty"`   // the reason, over HTTP and of an item of a bundle; otherwise a header has it
 }
 
 // errCodeBase keeps our error codes apart from JetStream's, which are below 30000.

@@ -15,7 +15,7 @@ import (
 func listCommand(s *session.Session) *cobra.Command {
 	state, count, bodies := string(client.Ready), 20, false
 	var key, holder, after string
-	var attempts bool
+	var attempts, progress bool
 	c := &cobra.Command{
 		Use: "list <queue>", Args: session.Arguments(1, 1),
 		Short: "list the items of a queue",
@@ -45,7 +45,7 @@ If there are none the exit code is 3.`,
 			if err != nil {
 				return err
 			}
-			options := client.ListOptions{State: client.State(state), Key: key, Holder: holder, After: after, Bodies: bodies, Attempts: attempts}
+			options := client.ListOptions{State: client.State(state), Key: key, Holder: holder, After: after, Bodies: bodies, Attempts: attempts, Progress: progress}
 			return printList(s, q, options, count)
 		},
 	}
@@ -55,6 +55,7 @@ If there are none the exit code is 3.`,
 	f.StringVar(&key, "key", "", "only ready items of this `key`")
 	f.StringVar(&holder, "holder", "", "only leased items of this `holder`")
 	f.BoolVar(&attempts, "attempts", attempts, "show how the last lease without success ended")
+	f.BoolVar(&progress, "progress", progress, "show how far the holders have come, if they have said so")
 	f.StringVar(&after, "after", after, "start behind the item with this `id`")
 	f.BoolVarP(&bodies, "bodies", "b", bodies, "show payloads, too")
 	return c
@@ -73,6 +74,9 @@ func printList(s *session.Session, q *client.Queue, o client.ListOptions, most i
 	}
 	if o.Attempts {
 		rows[0] = append(rows[0], "LAST ATTEMPT")
+	}
+	if o.Progress {
+		rows[0] = append(rows[0], "PROGRESS")
 	}
 	if o.Bodies {
 		rows[0] = append(rows[0], "PAYLOAD")
@@ -139,6 +143,9 @@ func listRow(i *client.Listed, o client.ListOptions) []string {
 	}
 	if o.Attempts {
 		row = append(row, show.LastAttempt(i))
+	}
+	if o.Progress {
+		row = append(row, screen.Visible(i.Progress))
 	}
 	if o.Bodies {
 		row = append(row, show.Excerpt(i.Body))

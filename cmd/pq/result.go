@@ -1,12 +1,15 @@
 package main
 
 import (
+	"errors"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/pqbridge/pqbridge/client"
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/session"
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/show"
+	"github.com/pqbridge/pqbridge/internal/screen"
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
@@ -33,6 +36,10 @@ is dead, expired, removed, cancelled or evicted, and 3 if there is no result, or
 				return err
 			}
 			r, err := q.AwaitResult(s.Context, args[1], wait)
+			var asked *client.Error
+			if errors.As(err, &asked) && asked.Progress != "" {
+				s.Say("its holder says: %s", screen.Visible(asked.Progress))
+			}
 			if err != nil {
 				return err
 			}

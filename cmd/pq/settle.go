@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -93,14 +95,31 @@ a reason it is kept as an attempt; without one nobody has begun with the items.`
 }
 
 func extendCommand(s *session.Session) *cobra.Command {
-	return settleLeases(s, &cobra.Command{
+	var progress string
+	c := &cobra.Command{
 		Use:   "extend",
 		Short: "restart the leases of items",
-		Long:  `Extends the leases of items: they last as long from now as they did at first.`,
+		Long: `Extends the leases of items: they last as long from now as they did at first. With
+--progress the items keep how far the work is, for whoever waits, and for the next
+holder.`,
 		Example: `  # while the work goes on
-  pq extend pq.jobs.ack.…`,
-	}, func(i *client.Item) error {
-		if err := i.Extend(s.Context); err != nil {
+  pq extend pq.jobs.ack.…
+
+  # and says how far it is
+  pq extend --progress '3 of 9' pq.jobs.ack.…`,
+	}
+	c.Flags().StringVar(&progress, "progress", progress, "`text` to keep with the item: how far the work is")
+	return settleLeases(s, c, func(i *client.Item) error {
+		extend := i.Extend
+		if progress != "" {
+			extend = func(ctx context.Context) error { return i.Report(ctx, progress) }
+		}
+		err := extend(s.Context)
+		if errors.Is(err, client.ErrProgressDropped) {
+			s.Warn(err)
+			err = nil
+		}
+		if err != nil {
 			return err
 		}
 		return s.Answer(map[string]time.Time{"lease_expires": i.LeaseExpires()}, "the lease ends in %s", show.Span(time.Until(i.LeaseExpires()).Round(time.Second)))

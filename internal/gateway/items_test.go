@@ -172,6 +172,29 @@ func TestResultThatIsNotThere(t *testing.T) {
 	s.refused(400, "", "GET", "/v1/queues/jobs/items/none/result", "")
 }
 
+// Over HTTP a holder says how far it is, hears that this was dropped, and who asks for the result of the item sees it.
+func TestProgress(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	result, settle := s.held("result_ttl=1h")
+	var settled struct{ Progress string }
+	if s.ok(&settled, "POST", settle, "+WPI 3 of 9"); settled.Progress != "" {
+		t.Errorf("%+v", settled)
+	}
+	if why := s.refused(404, "", "GET", result, ""); why.Reason != protocol.ReasonPending || why.Progress != "3 of 9" {
+		t.Errorf("%+v", why)
+	}
+	s.ok(nil, "PATCH", "/v1/queues/jobs/config", `{"max_bytes":1}`)
+	for _, size := range []int{1000, 4000} { // in a line of a bundle, and alone
+		if s.ok(&settled, "POST", settle, "+WPI "+strings.Repeat("p", size)); settled.Progress != protocol.ResultDropped {
+			t.Errorf("without room for %d bytes: %+v", size, settled)
+		}
+	}
+	if why := s.refused(404, "", "GET", result, ""); why.Progress != "3 of 9" {
+		t.Errorf("%+v", why)
+	}
+}
+
 // A caller that leaves ends the request to the bridge: nobody listens for its answer any more.
 func TestCallerLeavesWhileItWaitsForAResult(t *testing.T) {
 	t.Parallel()

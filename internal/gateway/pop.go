@@ -199,5 +199,8 @@ func settle(in *input) (*answer, *refusal) {
 	if kept := reply.Header.Get(protocol.HeaderResult); kept != "" {
 		settled["result"] = kept
 	}
+	if note := reply.Header.Get(protocol.HeaderNote); note != "" {
+		settled["progress"] = note
+	}
 	return answerJSON(settled)
 }

@@ -70,7 +70,7 @@ func refused(m *nats.Msg) *refusal {
 		if json.Unmarshal(m.Data, &answer) == nil {
 			r.Item = answer.Error.Item
 		}
-		r.Reason = protocol.Reason(m.Header.Get(protocol.HeaderReason))
+		r.Reason, r.Progress = protocol.Reason(m.Header.Get(protocol.HeaderReason)), m.Header.Get(protocol.HeaderProgress)
 		return r
 	}
 	if protocol.NoResponders(m.Header.Get(protocol.HeaderStatus), m.Data) {

@@ -232,16 +232,19 @@ func unloadSettlements(answer *nats.Msg, n int) []*landing {
 	}
 	each := make([]*landing, n)
 	for i, line := range lines {
-		until, why, ok := protocol.ReadResult(line)
+		said, ok := protocol.ReadSettled(line)
 		switch {
 		case !ok:
 			return nil
-		case why != nil:
-			each[i] = &landing{why: &refusal{Error: *why}}
+		case said.Refused != nil:
+			each[i] = &landing{why: &refusal{Error: *said.Refused}}
 		default:
 			each[i] = &landing{reply: &nats.Msg{Header: nats.Header{}}}
-			if until != "" {
-				each[i].reply.Header.Set(protocol.HeaderLeaseExpires, until)
+			if said.Until != "" {
+				each[i].reply.Header.Set(protocol.HeaderLeaseExpires, said.Until)
+			}
+			if said.Until != "" && said.Kept == protocol.ResultDropped {
+				each[i].reply.Header.Set(protocol.HeaderNote, protocol.ResultDropped)
 			}
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
@@ -27,6 +28,9 @@ type Failure struct {
 	Reason      protocol.Reason
 	Item        *int   // the item of a bundle that the failure is about; nil: none
 	Giver       string // the id of the store whose link refuses
+
+	Progress   string    // of an item that has not ended: how far it is
+	ProgressAt time.Time // when its holder has said so
 }
 
 // Error implements error.
@@ -153,6 +157,7 @@ func Explain(err error) *Failure {
 	var timetable *schedule.Error
 	var feed *source.Error
 	var refused *link.Error
+	var pending *fdbpq.PendingError
 	switch {
 	case errors.As(err, &f):
 		return f
@@ -182,8 +187,11 @@ func Explain(err error) *Failure {
 		return &Failure{Code: 409, Text: err.Error() + ", so it cannot be replaced", Description: protocol.DescriptionAnotherKey, Reason: protocol.ReasonAnotherKey}
 	case errors.Is(err, fdbpq.ErrLeaseRequired):
 		return &Failure{Code: 409, Text: err.Error(), Description: protocol.DescriptionLeaseRequired, Reason: protocol.ReasonLeaseRequired}
-	case errors.Is(err, fdbpq.ErrPending):
-		return &Failure{Code: 404, Text: err.Error(), Description: protocol.DescriptionPending, Reason: protocol.ReasonPending}
+	case errors.As(err, &pending):
+		return &Failure{
+			Code: 404, Text: err.Error(), Description: protocol.DescriptionPending, Reason: protocol.ReasonPending,
+			Progress: pending.Progress, ProgressAt: pending.ProgressAt,
+		}
 	case errors.Is(err, fdbpq.ErrUnkept):
 		return &Failure{Code: 409, Text: err.Error() + ": expected " + protocol.HeaderResultTTL + " with its push", Description: protocol.DescriptionUnkept, Reason: protocol.ReasonUnkept}
 	case errors.Is(err, fdbpq.ErrOnlyMin):

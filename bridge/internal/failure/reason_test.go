@@ -35,7 +35,7 @@ func TestEachReasonComes(t *testing.T) {
 		&fdbpq.LostError{Reason: fdbpq.LostGone}, &fdbpq.LostError{Reason: fdbpq.LostTaken},
 		&fdbpq.LostError{Reason: fdbpq.LostReturned}, &fdbpq.LostError{Reason: fdbpq.LostExpired}, &fdbpq.LostError{Reason: fdbpq.LostCancelled, Why: "not wanted"}, fdbpq.ErrWorked,
 		fdbpq.ErrHeld, fdbpq.ErrOccupied, fdbpq.ErrLeased, fdbpq.ErrNotLeased, fdbpq.ErrAnotherKey, fdbpq.ErrLeaseRequired, fdbpq.ErrOnlyMin,
-		fdbpq.ErrPending, fdbpq.ErrUnkept,
+		&fdbpq.PendingError{}, fdbpq.ErrUnkept,
 		fdbpq.ErrFull, fdbpq.ErrNoRoom, fdbpq.ErrRemembered, fdbpq.ErrResults, schedule.ErrTooMany, source.ErrTooMany, link.ErrTooMany,
 		&link.Error{Refusal: link.GiverBehind}, &link.Error{Refusal: link.TakerBehind},
 	} {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"strconv"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
@@ -94,6 +95,12 @@ func (form Refusal) Answer(f *failure.Failure) *nats.Msg {
 	}
 	if f.Giver != "" {
 		header[protocol.HeaderLinkGiver] = []string{f.Giver}
+	}
+	if f.Progress != "" {
+		header[protocol.HeaderProgress] = []string{f.Progress}
+		if !f.ProgressAt.IsZero() {
+			header[protocol.HeaderProgressAt] = []string{f.ProgressAt.UTC().Format(time.RFC3339Nano)}
+		}
 	}
 	status := f.Code
 	var body []byte

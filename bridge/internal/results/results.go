@@ -69,7 +69,9 @@ func (q *result) Find(v *reads.View) (err error) {
 		q.pending = true
 		return nil
 	case errors.Is(err, fdbpq.ErrPending), errors.Is(err, fdbpq.ErrUnkept):
-		q.Failure = failure.Explain(err)
+		if q.Failure = failure.Explain(err); len(q.Failure.Progress) > v.Limit.MaxPayload()/2 {
+			q.Failure.Progress = "" // the answer has no room for it
+		}
 		return nil
 	case err != nil:
 		return err

@@ -35,6 +35,7 @@ export function item(context, { queue, id }) {
     update(facts, fact("State", item.state), position && item.state === "ready" && !item.dead ? fact("Place when opened", before(position)) : null, fact("Priority", String(item.priority)), fact("Pushed", when(item.pushed)), fact("Deliveries", delivered(item)), item.key ? [h("dt", {}, "Key"), h("dd", {}, h("a", { class: "text", href: keyLink(item.dead?.origin ?? queue, item.key) }, visible(item.key)))] : null,
       item.state === "delayed" && item.due ? fact("Ready", when(item.due)) : null, item.lease_expires ? fact("Lease ends", when(item.lease_expires)) : null, item.expires ? fact("Expires", when(item.expires)) : null,
       item.holder ? [h("dt", {}, "Held by"), h("dd", {}, h("a", { class: "text", href: holderLink(queue, item.holder) }, visible(item.holder)))] : null,
+      item.progress ? fact("Progress", `${item.progress}${item.progress_at ? `, said ${when(item.progress_at)}` : ""}`) : null,
       item.fence ? fact("Fence", String(item.fence)) : null, item.key_fence ? fact("Key fence", String(item.key_fence)) : null, item.unique ? fact("Unique value", item.unique) : null,
       item.result_ttl ? fact("Result is kept for", item.result_ttl) : null,
       item.dead ? [fact("Died", item.dead.at ? when(item.dead.at) : "–"), fact("Why", item.dead.reason), fact("Deliveries before", item.dead.deliveries == null ? "–" : String(item.dead.deliveries)), fact("From queue", item.dead.origin), fact("Its id there", item.dead.origin_id)] : null);
@@ -58,7 +59,7 @@ export function item(context, { queue, id }) {
       item = state = null;
       why.hidden = true;
       problem.hidden = false;
-      problem.textContent = status === 404 ? "The item is not in this queue any more: it was popped, acknowledged, removed, or has died or expired." : answer.error.description;
+      problem.textContent = status === 404 ? "The item is not in this queue any more: it was popped, acknowledged, cancelled or removed, or has died or expired." : answer.error.description;
       fill(actions);
       return status === 404 ? "the item is gone" : "the item is not shown";
     }
@@ -159,6 +160,14 @@ function buttons(queue, at, item) {
     }) }, "Take away") : null,
     h("button", { onclick: () => ask("Move", [h("label", {}, "New priority", h("input", { name: "priority", inputmode: "numeric", value: String(item.priority) }), h("small", {}, "A low number is urgent. A leased item moves when it returns."))], "Move",
       (fields) => call("POST", `${at}/move?${new URLSearchParams({ priority: fields.priority.value.trim() })}`)) }, "Move"),
+    item.dead ? null : h("button", { class: "danger", onclick: () => ask("Cancel the item", [
+      h("p", {}, item.state === "leased" ? "Its handler hears of that at once, and ends. Nothing brings the item back." : "Nobody will work on it. Nothing brings it back."),
+      h("label", {}, "Reason", h("input", { name: "reason", autocomplete: "off" }), h("small", {}, "For its result, and for who works on it.")),
+    ], "Yes, cancel it", async (fields) => {
+      const { outcome } = await call("POST", `${at}/cancel?${new URLSearchParams({ reason: fields.reason.value.trim() })}`);
+      note(outcome === "cancelled" ? "It is cancelled." : `It had ended before: ${outcome}.`);
+      location.hash = link(queue).slice(1);
+    }, true) }, "Cancel item"),
     h("button", { class: "danger", onclick: () => confirmOnce("Remove the item", item.state === "leased" ? "A consumer works on it, and loses its lease. Nothing brings the item back." : "Nothing brings it back.", "Remove", async () => {
       await call("DELETE", at);
       location.hash = link(queue).slice(1);
