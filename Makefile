@@ -274,10 +274,12 @@ campaign/links: ## MESSAGES (100000) items from a store to another one, beside K
 
 campaign/results: OPS = 100000
 campaign/results: KILLS = 20
-campaign/results: ## OPS (100000) items whose callers wait for their results, beside KILLS (20) ends of a pqd, and of three pqd, and beside callers and workers that are killed throughout, in Go, Python and JavaScript
+campaign/results: ## OPS (100000) items whose callers wait for their results, beside KILLS (20) ends of a pqd, and of three pqd, and beside cancels, and callers and workers that are killed throughout, in Go, Python and JavaScript; a job of 100 steps whose worker is killed 1,000 times
 	$(GO) test -run '^TestResultsBesideKills$$' -count 1 -timeout 72h -v ./e2e/faults -pq.ops=$(OPS) -pq.kills=$(KILLS) -pq.seed=$(SEED)
 	$(GO) test -run '^TestClusterResults$$' -count 1 -timeout 72h -v ./e2e/cluster -pq.ops=$(OPS) -pq.kills=$(KILLS) -pq.seed=$(SEED)
 	$(GO) test -run '^TestReturnedValues$$' -count 1 -timeout 72h -v ./e2e/clients -pq.ops=$(OPS) -pq.kills=$(KILLS) -pq.seed=$(SEED)
+	$(GO) test -run '^TestJobGoesOnBesideKills$$' -count 1 -timeout 72h -v ./e2e/faults -pq.ops=1000 -pq.kills=$(KILLS) -pq.seed=$(SEED)
+	$(GO) test -run '^TestClusterJobGoesOn$$' -count 1 -timeout 72h -v ./e2e/cluster -pq.ops=1000 -pq.kills=$(KILLS) -pq.seed=$(SEED)
 
 campaign/celery: OPS = 100000
 campaign/celery: KILLS = 20

@@ -100,7 +100,7 @@ func (t *pricedTx) wrote(key []byte, value int) {
 var costs = []struct {
 	name, config string
 	item         fdbpq.NewItem
-	do           string        // push, pop, lease, ack, nak, term or hand over
+	do           string        // push, pop, lease, or something with leased items, see costOf
 	later        time.Duration // than all else
 }{
 	{name: "push", do: "push"},
@@ -111,6 +111,9 @@ var costs = []struct {
 	{name: "`+ACK`", do: "ack"},
 	{name: "`-NAK`", do: "nak"},
 	{name: "`+TERM`", do: "term"},
+	{name: "`+WPI`", do: "extend"},
+	{name: "`+WPI 3 of 9`", do: "report"},
+	{name: "cancel of a leased item", do: "cancel"},
 	{name: "push that hands over", config: `{"hand_over":"*"}`, do: "hand over"},
 	{name: "push with a key", item: fdbpq.NewItem{Key: "k"}, config: `{"key_limit":1000}`, do: "push"},
 	{name: "lease with a key", item: fdbpq.NewItem{Key: "k"}, config: `{"key_limit":1000}`, do: "lease"},
@@ -220,7 +223,7 @@ func costOf(t *testing.T, engine engine, do, config string, item fdbpq.NewItem, 
 		f.pop("jobs", fdbpq.Min, n)
 	case "lease":
 		f.lease("jobs", fdbpq.Min, n, time.Hour)
-	case "ack", "nak", "term", "hand over":
+	default:
 		leased := f.lease("jobs", fdbpq.Min, n, time.Hour)
 		f.together(func(tx kv.Tx, w *fdbpq.Work) error {
 			queue := w.Queue("jobs")
@@ -233,6 +236,12 @@ func costOf(t *testing.T, engine engine, do, config string, item fdbpq.NewItem, 
 					_, err = queue.Nack(tx, *item.Lease, fdbpq.Nack{})
 				case "term":
 					_, err = queue.Terminate(tx, *item.Lease, "")
+				case "extend":
+					_, err = queue.Extend(tx, *item.Lease, time.Hour)
+				case "report":
+					_, err = queue.Report(tx, *item.Lease, time.Hour, "3 of 9")
+				case "cancel":
+					_, err = queue.Cancel(tx, item.ID, fdbpq.Cancellation{})
 				case "hand over":
 					_, err = w.Queue("next").Push(tx, fdbpq.NewItem{Payload: item.Payload, HandOver: item.Lease})
 				}

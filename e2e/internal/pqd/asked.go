@@ -254,6 +254,9 @@ func (a *Asked) end(item *client.Item, random *rand.Rand) {
 	}
 	ctx := a.Context()
 	text := fmt.Sprintf("%d %d %x", i, item.Fence, random.Uint64())
+	if random.IntN(10) == 0 { // somebody cancels it meanwhile
+		defer a.cancel(i, item.ID, text)()
+	}
 	switch chance := random.IntN(100); {
 	case chance < 60:
 		err = a.try(i, finish{protocol.FinishDone, text}, func() error { return item.AckWith(ctx, []byte(text)) })
@@ -271,6 +274,24 @@ func (a *Asked) end(item *client.Item, random *rand.Rand) {
 	}
 }
 
+// cancel begins to cancel an item by another connection, and returns a function that waits for that.
+func (a *Asked) cancel(i int, id, why string) (wait func()) {
+	var begun sync.WaitGroup
+	begun.Go(func() {
+		queue, die := a.dial()
+		defer die()
+		how := finish{protocol.FinishCancelled, why}
+		a.tries(i, how)
+		switch done, err := queue.Cancel(a.Context(), id, client.CancelOptions{Reason: why}); {
+		case err != nil && !errors.Is(err, client.ErrUnknownResult):
+			a.Errorf("cancel item %d: %v", i, err)
+		case err == nil && done.FinishedAt.IsZero():
+			a.knows(i, how)
+		}
+	})
+	return begun.Wait
+}
+
 // tries notes how a worker is about to end an item.
 func (a *Asked) tries(i int, how finish) {
 	a.mu.Lock()
@@ -286,14 +307,19 @@ func (a *Asked) try(i int, how finish, end func() error) error {
 	a.tries(i, how)
 	err := end()
 	if err == nil {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		if a.known[i] != nil {
-			a.Errorf("item %d ended twice: %v, %v", i, *a.known[i], how)
-		}
-		a.known[i] = &how
+		a.knows(i, how)
 	}
 	return err
+}
+
+// knows notes that an item has ended.
+func (a *Asked) knows(i int, how finish) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.known[i] != nil {
+		a.Errorf("item %d ended twice: %v, %v", i, *a.known[i], how)
+	}
+	a.known[i] = &how
 }
 
 // Judge compares what callers heard with what workers said.
