@@ -102,7 +102,7 @@ func (qtx *queueTx) withdraw(l *layout.Item, how finish) error {
 		kind = EventCancelled
 	}
 	e := Event{Type: kind, ID: idOf(l), Priority: l.ReturnPriority, Deliveries: l.Deliveries(), Reason: how.reason}
-	if l.State == layout.StateLeased && !l.Dying() {
+	if l.State == layout.StateLeased {
 		e.Holder, e.Fence = l.Holder, l.Fence
 	}
 	if kind == EventCancelled || e.Holder != "" {

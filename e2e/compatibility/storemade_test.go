@@ -44,6 +44,7 @@ func writeStore(t *testing.T, dir string) {
 	m.plain()
 	m.deadLetters()
 	m.repetitions()
+	m.results()
 	m.keys()
 	m.turns()
 	m.rates()
@@ -180,6 +181,31 @@ func (m *maker) deadLetters() {
 	m.ask("pq.failed.pop.min", "", "PQ-Lease", "1m")
 }
 
+func (m *maker) results() {
+	m.queue("asked", `{"result_bytes":10000}`)
+	ask := []string{"PQ-Result-TTL", "168h"}
+	done := m.push("asked.push.1", "done", ask...)
+	m.do(strings.TrimPrefix(m.lease("asked"), "pq."), "+ACK painted")
+	large := m.push("asked.push.2", "much", ask...)
+	m.do(strings.TrimPrefix(m.lease("asked"), "pq."), "+ACK "+strings.Repeat("much", 2_000))
+	cancelled := m.push("asked.push.3", "unwanted", ask...)
+	m.do("asked.cancel."+cancelled, `{"reason":"not wanted"}`)
+	dead := m.push("asked.push.4", "wrong", ask...)
+	m.do(strings.TrimPrefix(m.lease("asked"), "pq."), "+TERM it is wrong")
+	goesOn := m.push("asked.push.5", "begun", ask...)
+	ack := m.lease("asked", "PQ-Holder", "worker 3")
+	m.do(strings.TrimPrefix(ack, "pq."), "+WPI 3 of 9")
+	for _, id := range []string{done, large, cancelled, dead, goesOn} {
+		m.ask("pq.asked.result."+id, "")
+	}
+	m.ask("pq.asked.get."+goesOn, "")
+	m.ask("pq.asked.cancel."+done, "")
+	m.ask(ack, "+WPI 4 of 9")
+	m.ask("pq.asked.get."+goesOn, "")
+	m.ask(ack, "+ACK at last")
+	m.ask("pq.asked.result."+goesOn, "")
+}
+
 func (m *maker) repetitions() {
 	m.queue("repeated", `{"dedup_window":"24h"}`)
 	m.push("repeated.push.1", "popped")
@@ -194,6 +220,10 @@ func (m *maker) repetitions() {
 	if reply.Header.Get("Status") != "404" {
 		m.Fatalf("a pop of an empty queue: %v", reply.Header)
 	}
+	for range 100 { // whose places are a long answer
+		m.push("repeated.push.0", "one of many")
+	}
+	m.do("repeated.pop.min", "", "Nats-Msg-Id", "many", "PQ-Bundle", "100", "PQ-Lease", "12h")
 	m.push("repeated.push.4", "for others")
 	m.ask("pq.repeated.pop.min", "", "Nats-Msg-Id", "of none", "PQ-Repeat", "true")
 }
@@ -359,8 +389,8 @@ func inStore(t *testing.T, dir string, do func(kv.DB) error) {
 	}
 }
 
-// momentary are rows that live as long as one pop of the recipe.
-var momentary = []string{"SpaceRequest", "SpaceResult"}
+// never are rows that such a store never has: those that live as long as one pop of the recipe, and one for processes that share a store.
+var never = []string{"SpaceRequest", "SpaceResult", "SpaceFinishes"}
 
 // expectAllRows fails unless the store has rows of each space that the core names.
 func expectAllRows(t *testing.T, dir string) {
@@ -378,7 +408,7 @@ func expectAllRows(t *testing.T, dir string) {
 		})
 	})
 	for name, space := range spaces(t) {
-		if !there[space] && !slices.Contains(momentary, name) {
+		if !there[space] && !slices.Contains(never, name) {
 			t.Errorf("the store has no row of %s (%q)", name, space)
 		}
 	}
