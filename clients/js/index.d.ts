@@ -126,6 +126,11 @@ export interface PushOptions extends ItemOptions, CallOptions {}
 export interface PushAndWaitOptions extends PushOptions {
   /** For how long to wait for the end of the item, at most; any time, in several requests. A `timeout` is of the push, and on top of this. */
   wait: Duration;
+  /**
+   * Cancel the item when nobody waits for it any longer: `wait` is over, or `signal` aborts. The error is an {@link ItemCancelledError} then,
+   * unless the item has just ended: its result counts. A program that dies cancels nothing; `ttl` is for that.
+   */
+  cancelOnHangUp?: boolean;
 }
 
 export interface ResultOptions extends CallOptions {
@@ -142,7 +147,7 @@ export interface AckOptions<Returned = any> extends CallOptions {
 }
 
 /** How an item ended. `"done"`: it was acknowledged, or popped without a lease. `"handed_over"`: another push acknowledged it, or a link took it. */
-export type Outcome = "done" | "dead" | "handed_over" | "expired" | "removed" | "evicted";
+export type Outcome = "done" | "dead" | "handed_over" | "expired" | "removed" | "cancelled" | "evicted";
 
 /** What became of an item whose push asked for that, by its `resultTtl`. */
 export interface Result<Returned = any> {
@@ -153,7 +158,7 @@ export interface Result<Returned = any> {
   readonly dropped: boolean;
   readonly finishedAt: Date;
   readonly deliveries: number;
-  /** Why it is dead, `""` otherwise. */
+  /** Why it is dead or cancelled, `""` otherwise. */
   readonly reason: string;
   /** Of a dead item: what it failed of last, or why it is dead. */
   readonly cause: string;
@@ -488,6 +493,22 @@ export interface GetOptions extends CallOptions {
   attempts?: boolean;
   /** With `explain`. */
   explain?: boolean;
+}
+
+export interface CancelOptions extends CallOptions {
+  /** Why, for the result of the item, and for the handler that works on it. Up to 1 KiB of it are sent. */
+  reason?: string;
+  /** Leave an item alone that is leased: `cancel` fails with a {@link ConflictError} (`"leased"`) then. */
+  spareLeased?: boolean;
+}
+
+export interface Cancelled {
+  /** `"cancelled"`, or how the item had ended before. */
+  outcome: Outcome;
+  /** When it had; undefined: this call has ended it. */
+  finishedAt: Date | undefined;
+  priority: Integer;
+  deliveries: number;
 }
 
 export interface RevokeOptions extends CallOptions {
@@ -1104,6 +1125,11 @@ export interface Queue<Data = any, Returned = any> {
    * that its `ack` would have, or null.
    */
   ackMany(items: readonly Item[], options?: CallOptions): Promise<(Error | null)[]>;
+  /**
+   * Ends an item for good, whether it waits or is leased, so that nobody works on it any more. Its result, if its push asked for one, has the
+   * outcome `"cancelled"`. An item that had ended before stays as it has ended, and the answer says how if its queue keeps that; else it fails with a {@link NotFoundError}.
+   */
+  cancel(id: string, options?: CancelOptions): Promise<Cancelled>;
   /** Removes an item, whatever its state. */
   remove(id: string, options?: CallOptions): Promise<void>;
   /** Gives an item another priority. */
@@ -1219,8 +1245,13 @@ export class EmptyError extends PQError {}
 export class NotFoundError extends PQError {}
 /** 409 with a reason: `leased`, `held`, `unkept`, `not_leased`, `another_key`, `lease_required`, `only_min`. */
 export class ConflictError extends PQError {}
-/** 410: the lease is no longer valid. `reason` is `gone`, `taken`, `returned` or `expired`. */
+/** 410: the lease is no longer valid. `reason` is `gone`, `taken`, `cancelled`, `returned` or `expired`. */
 export class LeaseLostError extends PQError {}
+/** 410 with the reason `cancelled`: somebody has cancelled the item, or this program has, with `cancelOnHangUp`. */
+export class ItemCancelledError extends LeaseLostError {
+  /** What the cancel gave as its reason, `""` if nothing. */
+  readonly why: string;
+}
 /** 413: larger than the NATS server's max_payload allows. */
 export class TooLargeError extends PQError {}
 /** 429, 409 without a reason: too many requests or waiting pops, or the queue is full. Nothing was done. */

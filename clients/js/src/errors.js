@@ -18,6 +18,9 @@ export const code = Object.freeze({
   damaged: 506,
 });
 
+/** The reason of a lease that is lost because its item was cancelled, and the outcome of the item. */
+export const cancelled = "cancelled";
+
 export class PQError extends Error {
   /**
    * @param {{op: string, queue?: string, code: number, reason?: string, text: string, item?: number, cause?: unknown}} about
@@ -55,6 +58,20 @@ export class ConflictError extends PQError {
 }
 export class LeaseLostError extends PQError {
   name = "LeaseLostError";
+}
+
+/** Somebody has cancelled the item. */
+export class ItemCancelledError extends LeaseLostError {
+  name = "ItemCancelledError";
+
+  /**
+   * @param {ConstructorParameters<typeof PQError>[0]} about
+   * @param {string} [why] without it the text says so
+   */
+  constructor(about, why) {
+    super(about);
+    this.why = why ?? about.text.split(/cancelled: (.*)/s)[1] ?? "";
+  }
 }
 export class TooLargeError extends PQError {
   name = "TooLargeError";
@@ -127,6 +144,7 @@ export function errorOf(about) {
   if (about.code === code.notFound) return looks.has(about.op) ? new EmptyError(about) : new NotFoundError(about);
   // Without a reason too many pops wait, or the bridge stops.
   if (about.code === code.conflict) return about.reason ? new ConflictError(about) : new BusyError(about);
+  if (about.code === code.leaseLost && about.reason === cancelled) return new ItemCancelledError(about);
   return new (classes.get(about.code) ?? InternalError)(about);
 }
 

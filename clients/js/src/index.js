@@ -8,6 +8,7 @@ export {
   EmptyError,
   ForbiddenError,
   InternalError,
+  ItemCancelledError,
   LeaseLostError,
   NoResultYetError,
   NotFoundError,

@@ -4,20 +4,10 @@ import { code, LeaseLostError, mayRepeat, NotLeasedError, SettledError, unreadab
 import { hold } from "./hold.js";
 import { ItemData, time } from "./itemdata.js";
 import { writeJSON } from "./json.js";
-import { bytes } from "./message.js";
-import { abortSignal, callOptions, checked } from "./options.js";
+import { abortSignal, callOptions, checked, reasonOf } from "./options.js";
 import { payloadOf, push } from "./push.js";
 import { Settlement, settlements } from "./settled.js";
 import { next } from "./take.js";
-
-/** How much of a reason is sent. */
-const longestReason = 1024;
-
-/**
- * The beginning of a reason that a settlement has room for.
- * @param {string} reason
- */
-const cut = (reason) => new TextDecoder().decode(bytes(reason).subarray(0, longestReason), { stream: true }); // drops half a character
 
 const tenYears = 87600 * 3600e3;
 
@@ -129,10 +119,10 @@ export class Item extends ItemData {
 
   /** @param {import("../index.js").NakOptions} [given] */
   async nak(given) {
-    const { delay, reason = "", ...options } = checked(given, "nak", ["delay", "reason", ...callOptions]);
+    const { delay, reason: whole, ...options } = checked(given, "nak", ["delay", "reason", ...callOptions]);
     const ms = delay === undefined ? undefined : duration(delay, "delay", { zero: true, most: tenYears });
-    if (typeof reason !== "string") throw new TypeError(`the reason is ${shown(reason)}: expected a text`);
-    const how = reason !== "" ? ` ${writeJSON({ delay: ms === undefined ? undefined : BigInt(nanoseconds(ms)), reason: cut(reason) })}` : ms === undefined ? "" : ` ${durationText(ms)}`;
+    const reason = reasonOf(whole);
+    const how = reason !== "" ? ` ${writeJSON({ delay: ms === undefined ? undefined : BigInt(nanoseconds(ms)), reason })}` : ms === undefined ? "" : ` ${durationText(ms)}`;
     await this.#once(() => this.#send("nak", `-NAK${how}`, options));
   }
 
@@ -140,20 +130,20 @@ export class Item extends ItemData {
    * @param {string} [reason]
    * @param {import("../index.js").CallOptions} [given]
    */
-  async giveBack(reason = "", given) {
+  async giveBack(reason, given) {
     const options = checked(given, "giveBack", callOptions);
-    if (typeof reason !== "string") throw new TypeError(`the reason is ${shown(reason)}: expected a text`);
-    await this.#once(() => this.#send("giveBack", `+BACK ${cut(reason)}`.trimEnd(), options));
+    const kept = reasonOf(reason);
+    await this.#once(() => this.#send("giveBack", `+BACK ${kept}`.trimEnd(), options));
   }
 
   /**
    * @param {string} [reason]
    * @param {import("../index.js").CallOptions} [given]
    */
-  async term(reason = "", given) {
+  async term(reason, given) {
     const options = checked(given, "term", callOptions);
-    if (typeof reason !== "string") throw new TypeError(`the reason is ${shown(reason)}: expected a text`);
-    await this.#once(() => this.#send("term", `+TERM ${cut(reason)}`.trimEnd(), options));
+    const kept = reasonOf(reason);
+    await this.#once(() => this.#send("term", `+TERM ${kept}`.trimEnd(), options));
   }
 
   /** @param {import("../index.js").CallOptions} [given] */

@@ -1,5 +1,6 @@
 // Options of functions: a misspelled one is an error, not ignored.
 import { shown } from "./duration.js";
+import { bytes } from "./message.js";
 
 /** What every request has. */
 export const callOptions = ["timeout", "signal"];
@@ -41,6 +42,18 @@ export function word(value, what, words) {
 export function flag(value, what) {
   if (value === undefined || typeof value === "boolean") return value === true;
   throw new TypeError(`${what} is ${shown(value)}: expected true or false`);
+}
+
+/** How much of a reason is sent. */
+const longestReason = 1024;
+
+/**
+ * The beginning of a reason that a request has room for, "" without one.
+ * @param {unknown} reason
+ */
+export function reasonOf(reason = "") {
+  if (typeof reason !== "string") throw new TypeError(`the reason is ${shown(reason)}: expected a text`);
+  return new TextDecoder().decode(bytes(reason).subarray(0, longestReason), { stream: true }); // drops half a character
 }
 
 /**

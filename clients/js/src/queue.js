@@ -1,6 +1,7 @@
 // A queue with a name. index.d.ts says what its functions do.
 import { bulk } from "./bulk.js";
 import { Call } from "./call.js";
+import { cancel } from "./cancel.js";
 import { pop } from "./confirm.js";
 import { consume } from "./consume.js";
 import { shown } from "./duration.js";
@@ -208,6 +209,14 @@ export class Queue {
   async remove(id, options) {
     checkID(id);
     await this.#ask("remove", `remove.${id}`, undefined, options);
+  }
+
+  /**
+   * @param {string} id
+   * @param {import("../index.js").CancelOptions} [options]
+   */
+  async cancel(id, options) {
+    return cancel(this, id, options);
   }
 
   /**

@@ -1,10 +1,12 @@
 // What became of an item.
 import { headers as natsHeaders } from "@nats-io/nats-core";
+import { Deadline } from "./bell.js";
+import { cancel } from "./cancel.js";
 import { duration, durationText } from "./duration.js";
-import { BusyError, code, NoResultYetError, PQError, UnavailableError, UnknownResultError, unreadable } from "./errors.js";
+import { BusyError, cancelled, code, ItemCancelledError, NoResultYetError, PQError, UnavailableError, UnknownResultError, unreadable } from "./errors.js";
 import { small, time } from "./itemdata.js";
 import { text } from "./message.js";
-import { callOptions, checked } from "./options.js";
+import { callOptions, checked, flag } from "./options.js";
 import { itemOptions, push } from "./push.js";
 import { checkID } from "./subjects.js";
 import { Taking } from "./take.js";
@@ -22,8 +24,8 @@ class Result {
     this.outcome = /** @type {import("../index.js").Outcome} */ (m.get("PQ-Outcome"));
     this.body = m.data;
     this.dropped = m.get("PQ-Result") === "dropped";
-    this.reason = m.get("PQ-Dead-Reason");
-    this.cause = m.get("PQ-Dead-Cause") || this.reason;
+    this.reason = m.get("PQ-Dead-Reason") || m.get("PQ-Cancel-Reason");
+    this.cause = m.get("PQ-Dead-Cause") || m.get("PQ-Dead-Reason");
     this.deadLetter = m.get("PQ-Dead-Letter");
     this.next = m.get("PQ-Next");
     this.nextId = m.get("PQ-Next-Id");
@@ -93,13 +95,38 @@ const saysNothing = (err) => err instanceof UnknownResultError || err instanceof
  * @param {import("../index.js").PushAndWaitOptions} given
  */
 export async function pushAndWait(queue, payload, given) {
-  const { wait, ...options } = checked(given, "pushAndWait", ["wait", ...itemOptions, ...callOptions]);
+  const { wait, cancelOnHangUp, ...options } = checked(given, "pushAndWait", ["wait", "cancelOnHangUp", ...itemOptions, ...callOptions]);
+  const hangsUp = flag(cancelOnHangUp, "cancelOnHangUp");
   const lasts = duration(wait, "wait");
   const { timeout, signal, resultTtl = keptFor } = options;
   const { id } = await push(queue.client, queue.name, payload, { ...options, resultTtl });
   try {
     return await result(queue, id, { wait: lasts, signal, timeout: timeout === undefined ? undefined : duration(timeout, "timeout") + lasts });
   } catch (err) {
-    throw err instanceof PQError && saysNothing(err) && !signal?.aborted ? new NoResultYetError({ id, why: err, cause: err }) : err;
+    if (hangsUp && signal?.aborted) return hangUp(queue, id, signal.reason);
+    const late = err instanceof PQError && saysNothing(err) && !signal?.aborted ? new NoResultYetError({ id, why: err, cause: err }) : err;
+    if (hangsUp && late instanceof NoResultYetError) return hangUp(queue, id, late, `no result after ${typeof wait === "number" ? `${wait} ms` : wait}`);
+    throw late;
   }
+}
+
+/**
+ * Cancels an item whose caller does not wait for it any longer. If the item has just ended, its result counts.
+ * @param {import("./queue.js").Queue} queue
+ * @param {string} id
+ * @param {unknown} cause why the wait has ended
+ * @param {string} [why] in words
+ * @returns {Promise<Result>}
+ */
+async function hangUp(queue, id, cause, why = cause instanceof Error ? cause.message : String(cause)) {
+  const deadline = new Deadline(queue.client.patience.timeout);
+  const reason = `the caller has hung up: ${why}`;
+  try {
+    const { outcome } = await cancel(queue, id, { reason });
+    if (outcome !== cancelled) return await result(queue, id, { timeout: Math.max(deadline.left, 1) });
+  } catch (err) {
+    throw err instanceof PQError && saysNothing(err) ? new NoResultYetError({ id, why: err, cause: err }) : err;
+  }
+  const text = `item ${id} is cancelled, because the wait for it has ended: ${why}`;
+  throw new ItemCancelledError({ op: "cancel", queue: queue.name, code: code.leaseLost, reason: cancelled, text, cause }, reason);
 }

@@ -53,6 +53,15 @@ export async function program(nc: NatsConnection): Promise<void> {
   const { outcome, nextId }: declared.Result = await jobs.pushAndWait({ json: 1 }, { wait: "30s", priority: 1 });
   if (outcome === "dead") console.log((await jobs.result(nextId, { wait: 1000 })).string());
   await item.ack({ result: { json: 1 }, timeout: "5s" });
+  const ended: declared.Cancelled = await jobs.cancel(id, { reason: "enough", spareLeased: true, timeout: "5s" });
+  if (ended.outcome === "cancelled" && ended.finishedAt) console.log(ended.finishedAt.getTime(), ended.priority, ended.deliveries);
+  try {
+    await jobs.pushAndWait("x", { wait: "30s", cancelOnHangUp: true });
+  } catch (err) {
+    if (err instanceof declared.ItemCancelledError) console.log(err.why.length, err.reason);
+    // @ts-expect-error other lost leases do not say why
+    if (err instanceof declared.LeaseLostError) console.log(err.why);
+  }
 
   // @ts-expect-error for how long to wait is missing
   await jobs.pushAndWait("x", { priority: 1 });
@@ -69,6 +78,10 @@ export async function program(nc: NatsConnection): Promise<void> {
   const { done, next: rest }: declared.BulkResult = await client.queue("jobs-dead").bulk("requeue", { where: { reason: "timeout*", cause: "timeout*", pushedBefore: new Date() }, to: "jobs", spread: "10m" });
   if (done > 0) await jobs.bulk("remove", { all: true, after: rest, dryRun: true });
 
+  // @ts-expect-error only who waits for a result hangs up
+  await jobs.push("x", { cancelOnHangUp: true });
+  // @ts-expect-error an item is cancelled, whatever its lease
+  await jobs.cancel(id, { fence: 1 });
   // @ts-expect-error a filter that does not exist
   await jobs.bulk("remove", { where: { colour: "red" } });
   // @ts-expect-error a schedule begins anew from now, or not at all
