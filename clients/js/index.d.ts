@@ -1014,7 +1014,10 @@ export interface ConsumeOptions {
   limit?: number;
   /** Ends the consumer when there is no ready item, instead of waiting. */
   stopWhenEmpty?: boolean;
-  /** What the leases show as their holder; `<host>-<process id>` if not given, nothing in a browser. */
+  /**
+   * What the leases show as their holder; `<host>-<process id>` if not given, nothing in a browser. A bridge tells the holder by
+   * this name when somebody else has ended its lease, and not one that has none.
+   */
   holder?: string;
   /**
    * The delay before the next delivery of a failed item, by how often it has failed, this time included. If not given, the
@@ -1098,8 +1101,10 @@ export interface Queue<Data = any, Returned = any> {
    * {@link GiveUp} with the cause: the work is done, and another attempt would only repeat it.
    *
    * The lease is extended while the handler runs. If it is lost all the same, the handler's signal
-   * aborts. A handler that keeps the thread busy for longer than the lease keeps the client from
-   * extending it.
+   * aborts, with a {@link LeaseLostError} as its reason. A bridge tells of a lease that somebody else has ended at once, if the user of the
+   * connection may subscribe to the events of the queue, and otherwise with the next extension. What a handler returns after a `cancel` is
+   * dropped, and `onError` gets the {@link ItemCancelledError}, also in the place of an `AbortError`. A handler that keeps the thread busy for
+   * longer than the lease keeps the client from extending it.
    */
   consume(handler: Handler<Data, Returned>, options?: ConsumeOptions): Consumer;
 
@@ -1127,7 +1132,8 @@ export interface Queue<Data = any, Returned = any> {
   ackMany(items: readonly Item[], options?: CallOptions): Promise<(Error | null)[]>;
   /**
    * Ends an item for good, whether it waits or is leased, so that nobody works on it any more. Its result, if its push asked for one, has the
-   * outcome `"cancelled"`. An item that had ended before stays as it has ended, and the answer says how if its queue keeps that; else it fails with a {@link NotFoundError}.
+   * outcome `"cancelled"`, and the signal of the handler that works on it aborts at once with an {@link ItemCancelledError}. An item that had
+   * ended before stays as it has ended, and the answer says how if its queue keeps that; else it fails with a {@link NotFoundError}.
    */
   cancel(id: string, options?: CancelOptions): Promise<Cancelled>;
   /** Removes an item, whatever its state. */

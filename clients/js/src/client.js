@@ -18,12 +18,15 @@ import { code, errorOf, unreadable } from "./errors.js";
 const defaults = { prefix: "pq", timeout: 10_000, maxInFlight: 4096, attempt: 400, absence: 5000, page: 200 };
 
 const mostMixed = 10_000;
+const mostUnheard = 10_000;
 
 /** The client of one NATS connection. index.d.ts says what its functions do. */
 export class Client {
   #inFlight;
   /** The queues to which the program has pushed without a priority in the subject: it may, so its pushes of several priorities may go together. @type {Set<string>} */
   mixed = new Set();
+  /** Subjects of notices that the user may not hear: no consumer tries again. @type {Set<string>} */
+  unheard = new Set();
 
   /**
    * @param {import("@nats-io/nats-core").NatsConnection} nc
@@ -124,6 +127,12 @@ export class Client {
   mixes(queue) {
     if (this.mixed.size === mostMixed) this.mixed.clear();
     this.mixed.add(queue);
+  }
+
+  /** @param {string} subject of notices, to which the server does not let the user subscribe */
+  mayNotHear(subject) {
+    if (this.unheard.size === mostUnheard) this.unheard.clear();
+    this.unheard.add(subject);
   }
 
   /**

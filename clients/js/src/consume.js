@@ -2,11 +2,13 @@
 import { Absence } from "./absence.js";
 import { pause } from "./bell.js";
 import { duration, shown } from "./duration.js";
-import { code, EmptyError, errorOf, LeaseLostError, PQError, TooLargeError } from "./errors.js";
+import { code, EmptyError, errorOf, ItemCancelledError, LeaseLostError, PQError, TooLargeError } from "./errors.js";
+import { hold } from "./hold.js";
 import { holderOf, ownName } from "./holder.js";
 import { whenIdle } from "./idle.js";
 import { count } from "./integer.js";
 import { Item } from "./item.js";
+import { Notices } from "./notices.js";
 import { abortSignal, checked, flag, word } from "./options.js";
 import { returned } from "./push.js";
 import { backoff } from "./retry.js";
@@ -64,6 +66,12 @@ function log(err, item) {
   console.error(item ? `pqbridge: item ${item.id} of ${item.queue}:` : "pqbridge:", plain ? err.message : err);
 }
 
+/**
+ * Whether an error says only that its signal has aborted, and not why.
+ * @param {unknown} err
+ */
+const isAbort = (err) => err instanceof Error && err.name === "AbortError";
+
 /** What an attempt says that the end of its consumer cut off. */
 const stopped = "stopped";
 
@@ -88,6 +96,7 @@ export class Consumer {
   #fatal;
   #left;
   #asks;
+  #notices;
   /** @type {Promise<void>} */
   #closed;
   /** Whether the program hears why the consumer cannot go on. */
@@ -110,13 +119,17 @@ export class Consumer {
     this.stopWhenEmpty = flag(options.stopWhenEmpty, "stopWhenEmpty");
     const lease = duration(options.lease ?? defaultLease, "lease");
     const end = word(options.end, "end", ["min", "max"]);
-    const pop = { lease, end, holder: holderOf(options.holder) ?? ownName, min: options.min, max: options.max, repeatable: flag(options.repeatable, "repeatable"), wait: this.stopWhenEmpty ? undefined : oneWait, signal: this.#taking.signal };
+    const holder = holderOf(options.holder) ?? ownName;
+    const pop = { lease, end, holder, min: options.min, max: options.max, repeatable: flag(options.repeatable, "repeatable"), wait: this.stopWhenEmpty ? undefined : oneWait, signal: this.#taking.signal };
     this.#asks = new Asks(queue, pop, workers, (err) => this.#report(err));
+    this.#notices = new Notices(queue);
     const signal = abortSignal(options.signal);
     const stop = () => this.#taking.abort();
     if (signal?.aborted) this.#taking.abort();
     signal?.addEventListener("abort", stop);
+    this.#notices.listen(holder); // before the pops, whose items it is about
     this.#closed = Promise.all(Array.from({ length: workers }, () => this.#run())).then(async () => {
+      this.#notices.close();
       this.#asks.absence.over();
       signal?.removeEventListener("abort", stop);
       await queue.client.mailbox.quiet(); // the program may close the connection next
@@ -191,7 +204,7 @@ export class Consumer {
         continue;
       }
       const leased = item;
-      const held = leased.hold({ signal: this.#work.signal });
+      const held = hold(leased, this.#work.signal, this.#notices);
       await settling;
       [troubles, settled] = [0, false];
       if (this.#stopping) held.stop();
@@ -216,8 +229,8 @@ export class Consumer {
    * @param {{signal: AbortSignal, stop: () => void}} held
    */
   async #serve(item, held) {
-    const lost = () => held.signal.aborted && held.signal.reason instanceof LeaseLostError;
-    if (lost()) return void this.#report(held.signal.reason, item); // while the item before it was settled
+    const loss = () => (held.signal.reason instanceof LeaseLostError ? held.signal.reason : undefined);
+    if (loss()) return void this.#report(loss(), item); // while the item before it was settled
     let failed = false;
     /** @type {unknown} */
     let err;
@@ -229,9 +242,12 @@ export class Consumer {
       [failed, err] = [true, thrown];
     }
     held.stop();
-    if (failed) this.#report(err, item);
+    const lost = loss();
+    if (failed) this.#report(lost && isAbort(err) ? lost : err, item);
+    const ended = lost instanceof ItemCancelledError; // and nothing settles the item any more
+    if (ended && !failed && !item.settled) this.#report(lost, item);
     // A late acknowledgement still takes effect if no other consumer has got the item.
-    return item.settled || (failed && lost()) ? undefined : () => (failed ? this.#fail(item, err) : this.#done(item, value));
+    return item.settled || ended || (failed && lost) ? undefined : () => (failed ? this.#fail(item, err) : this.#done(item, value));
   }
 
   /**
