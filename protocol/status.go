@@ -142,9 +142,11 @@ const (
 	ReasonTakerBehind   Reason = "taker_behind"   // the store that takes from a link has lost its end
 )
 
-// Replies reports whether the queue has the results for one program of Celery's rpc://: its name is a UUID, and its items do not
-// stay for ever. Nobody asks for what a killed program leaves there, until it expires, and nobody has to.
-func (i *Info) Replies() bool { return i.Config.TTL > 0 && isUUID(i.Queue) }
+// Replies reports whether the queue has the results for one program of Celery's rpc://: its name is a UUID, and its items, or the
+// queue when it is empty, do not stay for ever. Nobody asks for what comes there when its program has ended, and nobody has to.
+func (i *Info) Replies() bool {
+	return (i.Config.TTL > 0 || i.Config.ExpireEmpty > 0) && isUUID(i.Queue)
+}
 
 // isUUID reports whether a text is a UUID as Python writes it.
 func isUUID(text string) bool {
