@@ -90,7 +90,7 @@ func (py python) command(t *testing.T, args ...string) *exec.Cmd {
 }
 
 // pyOptional has what some files of tests need beside nats-py.
-var pyOptional = map[string][]string{"test_celery": {"celery"}, "test_taskiq": {"taskiq"}}
+var pyOptional = map[string][]string{"test_celery": {"celery"}, "test_celery_results": {"celery"}, "test_taskiq": {"taskiq"}}
 
 // pyRights has users who may do little, beside one who needs no login.
 const pyRights = `listen: "127.0.0.1:-1", no_auth_user: all, authorization { users: [
@@ -226,7 +226,7 @@ func TestCeleryWeek(t *testing.T) {
 const celeryRights = `listen: "127.0.0.1:-1", tls { cert_file: %q, key_file: %q }, authorization { users: [
   {user: pqd, password: pqd},
   {user: celery, password: "se:cret/@", permissions: {
-    publish: ["pq.*.push", "pq.*.push.*", "pq.*.pop.*", "pq.*.peek.*", "pq.*.ack.*.*", "pq.*.info", "pq.*.get.*", "pq.*.remove.*", "pq.*.admin.config", "pq.*.admin.delete", "kombu.pq.>"]
+    publish: ["pq.*.push", "pq.*.push.*", "pq.*.pop.*", "pq.*.peek.*", "pq.*.ack.*.*", "pq.*.info", "pq.*.get.*", "pq.*.remove.*", "pq.*.admin.config", "pq.*.admin.purge", "kombu.pq.>"]
     subscribe: ["_INBOX.>", "kombu.pq.>"]
   }}
 ] }`

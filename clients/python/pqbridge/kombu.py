@@ -31,7 +31,7 @@ from .duration import seconds
 from .errors import BusyError, PQError, UnavailableError, UnknownResultError
 from .kombu_channel import Channel
 from .kombu_fanout import Fanout
-from .kombu_shared import share
+from .kombu_shared import joined, share
 from .supply import DEFAULT_LEASE
 from .taking import LONGEST_LEASE
 
@@ -60,6 +60,7 @@ class Transport(virtual.Transport):
         options = client.transport_options
         self.lease = seconds(options.get("lease", DEFAULT_LEASE), "lease", most=LONGEST_LEASE)
         self.declared: set[str] = set()
+        self.replies: set[str] = set()  # declared, too: for the program's results
         self.transient: set[str] = set()
         self._process = os.getpid()
         self._arrived: queue.SimpleQueue[Callable[[], bool]] = queue.SimpleQueue()
@@ -94,7 +95,7 @@ class Transport(virtual.Transport):
             given.setdefault("tls", _context(client.ssl))
         timeout = float(client.connect_timeout or 5)
         self._shared = share(key, lambda: background.run(self._connect(servers, prefix, given, timeout)))
-        self.pq = self._shared.client
+        self.pq, self.settings = self._shared.client, self._shared.settings
         self._told, self._tell = socket.socketpair()
         self._told.setblocking(False)
         self._tell.setblocking(False)
@@ -194,13 +195,21 @@ def _context(settings: Any) -> ssl.SSLContext:
 
 @atexit.register
 def _close_all() -> None:
-    """What a program holds when it ends, others get at once."""
+    """What a program holds when it ends, others get at once. Then its results have nobody who reads them."""
+    shared = joined()
     for transport in list(_open):
         if transport.ours():
             try:
                 transport.close_connection(transport)
             except Exception:  # there is no connection
                 pass
+    for one in shared:
+        try:
+            background.run(one.settings.end())
+            if one.leave():
+                background.run(one.client.close())
+        except Exception:
+            pass
 
 
 for _scheme in ("pq", "pqs"):

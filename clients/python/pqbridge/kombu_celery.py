@@ -32,13 +32,19 @@ def queues() -> set[str]:
     return set(app.amqp.queues) if app else set()
 
 
-def result_expires(queue: str, message: Message) -> float | None:
-    """After how many seconds a message expires that has a result for the program of the queue, None: it has none, or results stay. The
-    queue does not have to say so: it may have ended with its program, and the result make it again."""
-    app = _app()
-    if app is None or "task" in (message.get("headers") or {}) or not message["properties"].get("correlation_id") or not _UUID.fullmatch(queue):
-        return None
-    lasts = app.conf.result_expires
+def is_reply_queue(queue: str) -> bool:
+    """Whether a queue has the name of one in which a program gets its results."""
+    return _app() is not None and _UUID.fullmatch(queue) is not None
+
+
+def is_result(queue: str, message: Message) -> bool:
+    """Whether a message has a result for the program of the queue."""
+    return is_reply_queue(queue) and "task" not in (message.get("headers") or {}) and bool(message["properties"].get("correlation_id"))
+
+
+def result_expires() -> float | None:
+    """How many seconds results last, None: for ever."""
+    lasts = _app().conf.result_expires
     return lasts.total_seconds() if isinstance(lasts, timedelta) else float(lasts) if lasts else None
 
 

@@ -14,7 +14,7 @@ from kombu.exceptions import ConnectionError as KombuConnectionError
 from kombu.transport import base, virtual
 from kombu.utils.json import dumps
 
-from . import background, kombu_celery
+from . import background, kombu_celery, kombu_settings
 from .duration import TEN_YEARS
 from .errors import EmptyError, ForbiddenError, LeaseLostError, NotFoundError, PQError
 from .item import Item
@@ -49,6 +49,7 @@ class Channel(virtual.Channel):
         self._fanout = connection.fanout
         self._ours = connection.ours
         self._lease: float = connection.lease
+        self._settings: kombu_settings.Settings = connection.settings
         self._intake = Intake(self._pq, self._lease, self._arrive)
         self._consuming: dict[str, tuple[str, bool, Callable[[Any], object]]] = {}
         self._transient: set[str] = connection.transient
@@ -81,17 +82,22 @@ class Channel(virtual.Channel):
             return False
 
     def _new_queue(self, queue: str, **kwargs: Any) -> None:
-        if kwargs.get("auto_delete") or kwargs.get("exclusive"):
+        ends = bool(kwargs.get("auto_delete") or kwargs.get("exclusive"))
+        # Workers send results when the program has ended, and would make its queue again. So it stays, and ends by itself.
+        replies = ends and queue not in self._transient and kombu_celery.is_reply_queue(queue)
+        (self.connection.replies if replies else self.connection.declared).add(queue)
+        if ends and not replies:
             self._transient.add(queue)
-        first = queue not in self.connection.declared
-        self.connection.declared.add(queue)
-        arguments = kwargs.get("arguments") or {}
-        lasts = [arguments[name] for name in ("x-message-ttl", "x-expires") if arguments.get(name)]
-        if first and lasts and not kombu_celery.is_fanned_out(queue):
-            # A queue that has an end has no items for longer than that.
-            background.run(self._queue(queue).configure({"ttl": f"{min(min(lasts), int(TEN_YEARS * 1000))}ms"}))
+        change = kombu_settings.settings(kwargs.get("arguments") or {}, replies)
+        if change and not kombu_celery.is_fanned_out(queue):
+            self._settings.declare(self._queue(queue), change, replies)
 
     def _queue_bind(self, exchange: str, key: str, pattern: str | None, queue: str) -> None:
+        if queue in self.connection.replies:  # results come without an exchange: the name only looks like that of their queue
+            self.connection.replies.discard(queue)
+            self.connection.declared.add(queue)
+            self._transient.add(queue)
+            self._settings.forget(queue_name(queue))
         if queue in self._transient:
             kind = self.state.exchanges[exchange]["type"]
             background.run(self._fanout.bind(queue, exchange, key or "", pattern, kind == "fanout"))
@@ -104,14 +110,16 @@ class Channel(virtual.Channel):
     def queue_delete(self, queue: str, if_unused: bool = False, if_empty: bool = False, **kwargs: Any) -> None:
         if if_empty and self._size(queue):
             return
+        self._settings.forget(queue_name(queue))
         if self._fanout.has(queue):
             background.run(self._fanout.drop(queue))
-        else:
+        elif not kombu_celery.is_fanned_out(queue):
             self._delete(queue)
         for table in [exchange["table"] for exchange in self.state.exchanges.values()]:
             table[:] = [bound for bound in table if bound[2] != queue]
         self.state.queue_bindings_delete(queue)
         self.connection.declared.discard(queue)
+        self.connection.replies.discard(queue)
 
     def _delete(self, queue: str, *args: Any, **kwargs: Any) -> None:
         try:
@@ -165,8 +173,10 @@ class Channel(virtual.Channel):
         return sorted(queue for queue in found if queue not in self._transient)
 
     def _put(self, queue: str, message: Message, **kwargs: Any) -> None:
-        item = new_item(message, kombu_celery.zone(), kombu_celery.result_expires(queue, message))
-        background.run(push(self._queue(queue), item, None))
+        place, lasts = self._queue(queue), None
+        if kombu_celery.is_result(queue, message):
+            lasts = self._settings.result_ttl(place, kombu_celery.result_expires())
+        background.run(push(place, new_item(message, kombu_celery.zone(), lasts), None))
 
     def _put_fanout(self, *args: Any, **kwargs: Any) -> None:
         raise NotImplementedError  # basic_publish does it

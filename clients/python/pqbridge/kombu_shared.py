@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 
 from .client import Client
+from .kombu_settings import Settings
 
 _locks: dict[int, threading.Lock] = {}  # by process: a child of a fork may have a copy that nobody unlocks
 _shared: dict[tuple[int, str], Shared] = {}
@@ -22,6 +23,7 @@ class Shared:
 
     def __init__(self, key: tuple[int, str], client: Client) -> None:
         self.client = client
+        self.settings = Settings(client)
         self._key = key
         self._users = 0
 
@@ -47,3 +49,9 @@ def share(address: str, connect: Callable[[], Client]) -> Shared:
         if found is None or not found.client.connection.is_connected:
             found = _shared[key] = Shared(key, connect())
         return found.join()
+
+
+def joined() -> list[Shared]:
+    """The clients of this process, each of them used once more."""
+    with _lock():
+        return [found.join() for (process, _), found in _shared.items() if process == os.getpid()]

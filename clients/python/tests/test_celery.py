@@ -8,7 +8,6 @@ import select
 import signal
 import types
 import unittest
-import uuid
 from typing import Any
 
 import celery
@@ -247,23 +246,13 @@ class Celery(unittest.TestCase):
         self.assertIn(("task-started", result.id), found)
         self.assertEqual([name for name in self.client.queues() if "celeryev" in name or "pidbox" in name], [])
 
-    def test_late_results_expire(self) -> None:
-        """Those for a program that has ended, whose queue they make again."""
-        for result in (tasks.note, tasks.fail):
-            gone = str(uuid.uuid4())
-            result.apply_async((fresh(),), reply_to=gone)
-            item = self.client.queue(gone).peek(wait=PATIENCE)
-            shown = self.client.queue(gone).get(item.id)
-            assert shown.expires and shown.pushed
-            self.assertAlmostEqual((shown.expires - shown.pushed).total_seconds(), 3600, delta=60)
-
     def test_nothing_is_left(self) -> None:
-        """The queue of a program's results ends with the program."""
+        """A queue that ends with its consumer ends so."""
         names = set(self.client.queues())
         with Connection(app.conf.broker_url) as connection, connection.channel() as channel:
             queue = Queue(fresh("results"), auto_delete=True, durable=False, expires=60)(channel)
             queue.declare()
-            self.assertEqual(self.info(queue.name)["config"]["ttl"], "1m0s")
+            self.assertEqual(self.info(queue.name)["config"]["expire_empty"], "1m0s")
             with connection.Consumer([queue], callbacks=[lambda body, message: None], no_ack=True):
                 pass
         self.assertEqual(set(self.client.queues()), names)
