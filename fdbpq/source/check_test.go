@@ -92,6 +92,15 @@ func TestCheck(t *testing.T) {
 		{"a runner of no queue", "of no queue", func(tx kv.Tx) { elsewhere(tx, layout.SpaceSourceRunner) }},
 		{"a definition of another version", "this program reads 1", func(tx kv.Tx) { tx.Set(key(layout.SpaceSource), tuple.AppendBytes(tuple.AppendInt(nil, 9), nil)) }},
 		{"half a position", "row ", func(tx kv.Tx) { tx.Set(key(layout.SpacePosition), tuple.AppendInt(nil, 1)) }},
+		{"a position that is exact in another way", "2 where its mark is exact", func(tx kv.Tx) {
+			value, err := tx.Get(key(layout.SpacePosition))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := tuple.Read(value)
+			version, _ := r.Int(), r.Int()
+			tx.Set(key(layout.SpacePosition), append(tuple.AppendInt(tuple.AppendInt(nil, version), 2), r.Rest()...))
+		}},
 		{"half a runner", "row ", func(tx kv.Tx) { tx.Set(key(layout.SpaceSourceRunner), tuple.AppendInt(nil, 1)) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {

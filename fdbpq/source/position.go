@@ -3,6 +3,7 @@ package source
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -148,6 +149,12 @@ func (p *Position) parse(b []byte) error {
 	r.Ints(&version, &exact, &n[0], &n[1], &n[2], &n[3], &n[4], &n[5])
 	if err := cmp.Or(r.Err(), noun.CheckVersion(version, rowVersion)); err != nil {
 		return err
+	}
+	switch { // what no field has would be lost when the row is written again
+	case exact != 0 && exact != 1:
+		return fmt.Errorf("%d where its mark is exact", exact)
+	case n[2] < 0, n[2] > math.MaxUint32, n[5] < 0, n[5] > math.MaxUint32:
+		return fmt.Errorf("%d and %d as checksums of messages", n[2], n[5])
 	}
 	p.Exact, p.Seq, p.Subject, p.Content = exact == 1, uint64(n[0]), uint64(n[1]), uint32(n[2])
 	p.Stop.At.Seq, p.Stop.At.Subject, p.Stop.At.Content = uint64(n[3]), uint64(n[4]), uint32(n[5])
