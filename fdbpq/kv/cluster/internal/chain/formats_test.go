@@ -32,4 +32,10 @@ func TestFormatsOfOtherVersions(t *testing.T) {
 	if _, err := DecodeHead(position); err == nil || !strings.Contains(err.Error(), "this version cannot read") {
 		t.Errorf("the position of a copy of a later version: %v", err)
 	}
+	h.Identity = ""
+	position = h.Encode()
+	position[len(position)-1] = 2 // where it says whether its epoch is released
+	if read, err := DecodeHead(position); err == nil || !strings.Contains(err.Error(), "this version cannot read") {
+		t.Errorf("a position that no version writes is read as %+v, %v", read, err)
+	}
 }

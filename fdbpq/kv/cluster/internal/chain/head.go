@@ -51,7 +51,7 @@ func DecodeHead(b []byte) (h Head, err error) {
 		return Head{}, nil
 	case len(b) >= size && b[0] == headFormat-1:
 		return Head{}, fmt.Errorf("an earlier version has written this copy. %s", Export)
-	case len(b) < size || b[0] != headFormat:
+	case len(b) < size || b[0] != headFormat || b[size-1] > 1: // a third word about the release would be written back as no
 		return Head{}, fmt.Errorf("this copy has a position in the log that this version cannot read: %x", b)
 	}
 	b = b[1:]
