@@ -145,18 +145,22 @@ func (c *Client) publish(op, queue string, m *nats.Msg) error {
 }
 
 // await waits for an answer. It returns nil if none arrives in time, or if it is lost.
-func await(ctx context.Context, answers <-chan *nats.Msg, lost <-chan struct{}, wait time.Duration) (*nats.Msg, error) {
+func await(ctx context.Context, answers <-chan *nats.Msg, lost <-chan struct{}, wait time.Duration) (m *nats.Msg, err error) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
-	case m := <-answers:
+	case m = <-answers:
 		return m, nil
 	case <-lost:
-		return nil, nil
 	case <-timer.C:
-		return nil, nil
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		err = ctx.Err()
+	}
+	select {
+	case m = <-answers: // it says what was done, so it counts even if the time is up
+		return m, nil
+	default:
+		return nil, err
 	}
 }
 
