@@ -81,20 +81,21 @@ func unavailable(err error) *refusal {
 
 // next returns the next answer, even if it is an error.
 func (c *call) next(ctx context.Context) (*nats.Msg, *refusal) {
+	why := silent(c.changes)
+	select {
+	case m := <-c.answers:
+		return m, nil
+	case err := <-c.denied:
+		why = refusef(protocol.CodeForbidden, "the console's NATS user lacks a right: %s", err)
+	case <-c.lost:
+	case <-ctx.Done():
+	}
 	select {
 	case m := <-c.answers:
 		return m, nil
 	default: // an answer that is there counts even if the time is up
 	}
-	select {
-	case m := <-c.answers:
-		return m, nil
-	case err := <-c.denied:
-		return nil, refusef(protocol.CodeForbidden, "the console's NATS user lacks a right: %s", err)
-	case <-c.lost:
-	case <-ctx.Done():
-	}
-	return nil, silent(c.changes)
+	return nil, why
 }
 
 // silent is the error of a request without an answer. done says that the request may have been done.

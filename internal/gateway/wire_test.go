@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/testenv"
 )
@@ -48,6 +51,30 @@ func TestOutbox(t *testing.T) {
 	leave()
 	if o.sum != 90 || o.of[here] != 20 || o.of[there] != 40 || o.of[elsewhere] != 30 || len(o.all) != 3 {
 		t.Errorf("%d bytes are on their way, %v", o.sum, o.of)
+	}
+}
+
+// answersAtTheEnd is a context that has ended, with which the answer of a call comes.
+type answersAtTheEnd struct {
+	context.Context
+	call *call
+}
+
+func (c answersAtTheEnd) Done() <-chan struct{} {
+	c.call.answers <- new(nats.Msg)
+	return c.Context.Done()
+}
+
+// An answer that comes while the time runs out counts.
+func TestAnswerAtTheEndCounts(t *testing.T) {
+	t.Parallel()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for round := range 200 { // a select takes any case that is ready, so one round proves nothing
+		c := &call{wire: new(wire), answers: make(chan *nats.Msg, 1)}
+		if m, why := c.next(answersAtTheEnd{ended, c}); m == nil || why != nil {
+			t.Fatalf("round %d: %v, %v; expected the answer", round, m, why)
+		}
 	}
 }
 
