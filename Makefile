@@ -225,6 +225,7 @@ campaign/netfaults: ## OPS (100000) operations of clients on networks that cut, 
 
 campaign/powercut: ## a pqd on a disk that remembers every write, started on what each of CUTS (10000: all of small items) power cuts may leave, and three pqd a hundredth as often; Linux with FUSE
 	$(GO) test -run '^TestMount$$' -count 1 ./internal/testkit/disk -pq.mount
+	$(GO) test -run '^TestPowerCutWhileSettingAside$$' -count 1 ./cmd/pqd/internal/broker -pq.mount
 	$(GO) test -run '^TestPowerCut$$' -count 1 -timeout 72h -v ./e2e/faults -pq.cuts=$(CUTS) -pq.seed=$(SEED)
 	$(GO) test -run '^TestClusterPowerCut$$' -count 1 -timeout 72h -v ./e2e/faults -pq.cuts=$(CUTS) -pq.seed=$(SEED)
 

@@ -104,7 +104,10 @@ func groupsOf(o *server.Options) string {
 // keptOfGroup are the files of a group that stay: its term and vote, and its members.
 var keptOfGroup = []string{"tav.idx", "peers.idx"}
 
-// setAside moves the directory of a group away. The server must not run.
+// snapshotsOfGroup is the directory with the damage.
+const snapshotsOfGroup = "snapshots"
+
+// setAside moves all that does not stay out of the directory of a group. The server must not run.
 func setAside(s settings.Settings, o *server.Options, group string, log *slog.Logger) error {
 	from := filepath.Join(groupsOf(o), group)
 	to := ""
@@ -114,35 +117,48 @@ func setAside(s settings.Settings, o *server.Options, group string, log *slog.Lo
 			break
 		}
 	}
-	if err := os.Rename(from, to); err != nil {
-		return fmt.Errorf("set damaged files of the NATS server aside: %w", err)
-	}
-	if err := os.MkdirAll(from, 0o700); err != nil {
-		return err
-	}
-	for _, name := range keptOfGroup {
-		content, err := os.ReadFile(filepath.Join(to, name))
-		if err == nil {
-			err = writeSynced(filepath.Join(from, name), content)
-		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("keep the vote of a damaged group: %w", err)
+	for _, step := range stepsAside(from, to) {
+		if err := step(); err != nil {
+			return fmt.Errorf("set damaged files of the NATS server aside: %w", err)
 		}
 	}
 	log.Error("damaged files of the NATS server of this node are set aside: it fetches from the other nodes what was in them. Look at the disk, and remove them when you like", "files", to)
 	return nil
 }
 
-func writeSynced(path string, content []byte) (err error) {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+// stepsAside move a group's files to a new directory. What stays is never moved, so no crash and no power cut takes the term
+// and the vote away. The damaged snapshot goes last: as long as it is there, the server does not begin with a part of the
+// group, and the next start sets the rest aside.
+func stepsAside(from, to string) []func() error {
+	sync := func() error { return errors.Join(syncDirectory(from), syncDirectory(to)) }
+	return []func() error{
+		func() error { return os.Mkdir(to, 0o700) },
+		func() error { return syncDirectory(filepath.Dir(to)) },
+		func() error { return moveFiles(from, to, append([]string{snapshotsOfGroup}, keptOfGroup...)) },
+		sync,
+		func() error { return moveFiles(from, to, keptOfGroup) },
+		sync,
+	}
+}
+
+// moveFiles moves all that is in a directory, without these.
+func moveFiles(from, to string, without []string) error {
+	entries, err := os.ReadDir(from)
+	for _, e := range entries {
+		if err == nil && !slices.Contains(without, e.Name()) {
+			err = os.Rename(filepath.Join(from, e.Name()), filepath.Join(to, e.Name()))
+		}
+	}
+	return err
+}
+
+// syncDirectory puts the names of a directory on the disk.
+func syncDirectory(name string) error {
+	dir, err := os.Open(name)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	if _, err := f.Write(content); err != nil {
-		return err
-	}
-	return f.Sync()
+	return errors.Join(dir.Sync(), dir.Close())
 }
 
 // Replica is another server of a group, as the leader knows it.
