@@ -243,7 +243,7 @@ func TestNamesExist(t *testing.T) {
 		exist   map[string]bool
 		mention *regexp.Regexp
 	}{
-		{"test", names(t, "_test.go", regexp.MustCompile(`(?m)^func (Test\w+)\(`)), regexp.MustCompile(`\b(Test[A-Z]\w+)`)},
+		{"test", names(t, "_test.go", regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)), regexp.MustCompile(`\b((?:Test|Fuzz)[A-Z]\w+)`)},
 		{"make target", names(t, "Makefile", regexp.MustCompile(`(?m)^([a-z-]+):`)), regexp.MustCompile("(?:`|^)make ([a-z-]+)")},
 		{"campaign", names(t, "Makefile", regexp.MustCompile(`(?m)^campaign/([a-z]+):`)), regexp.MustCompile("make campaign NAME=([a-z]+)")},
 		{"command of pqd", names(t, "main.go", regexp.MustCompile(`(?m)^       pqd ([a-z]+)`)), regexp.MustCompile("(?:`|[A-Z]=\\S+ )pqd ([a-z]+)")},
@@ -344,11 +344,26 @@ func TestIndex(t *testing.T) {
 }
 
 // Each section of the proofs has the public thread of somebody whom it happened to, and a test: TestNamesExist finds it.
+// Each defect in the last one has tests.
 func TestProofs(t *testing.T) {
 	thread, test := regexp.MustCompile(`\]\(https://\S+/\d+\)`), regexp.MustCompile(`(?m)^Tests: Test\w+(?:, Test\w+)*\.$`)
 	sections := strings.Split(read(t, "proofs.md"), "\n## ")[1:]
 	if len(sections) == 0 {
 		t.Fatal("there are no proofs")
+	}
+	tested := regexp.MustCompile(`\| (?:Test|Fuzz)\w+(?:, Test\w+)* \|$`)
+	sections, found := sections[:len(sections)-1], sections[len(sections)-1]
+	defects := 0
+	for _, row := range strings.Split(found, "\n") {
+		if !strings.HasPrefix(row, "| ") || strings.Count(row, " | ") != 3 || strings.Contains(row, "---") || strings.HasSuffix(row, "| forbidden by |") {
+			continue
+		}
+		if defects++; !tested.MatchString(row) {
+			t.Errorf("docs/proofs.md: expected the names of tests at the end of %s", row)
+		}
+	}
+	if !strings.Contains(found, fmt.Sprintf("\nOf %d defects, ", defects)) {
+		t.Errorf("docs/proofs.md does not say that it lists %d defects", defects)
 	}
 	for _, section := range sections {
 		title, text, _ := strings.Cut(section, "\n")
