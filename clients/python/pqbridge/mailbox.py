@@ -126,6 +126,7 @@ class Mailbox:
         self._opening: asyncio.Task[None] | None = None
         self._watcher: asyncio.Task[None] | None = None
         self._reconnects = 0
+        self._heard: BaseException | None = None  # the last refusal of a subscription of its own: others may follow at once
         self._refused: BaseException | None = None  # the last refusal that the mailbox has heeded
 
     @property
@@ -181,11 +182,17 @@ class Mailbox:
 
     def _refusal(self) -> str | None:
         """Where the server does not let answers arrive, if it has said so since it was asked last."""
-        error = self.nc.last_error
-        denied = DENIED.search(str(error)) if error is not None and error is not self._refused else None
+        for error in (self._heard, self.nc.last_error):
+            token = None if error is None or error is self._refused else self._token_in(error)
+            if token is not None:
+                self._refused = error
+                return token
+        return None
+
+    def _token_in(self, refusal: BaseException) -> str | None:
+        denied = DENIED.search(str(refusal))
         if denied is None or denied[1].lower() != "subscription" or not denied[2].lower().startswith(self._prefix.lower()):
             return None
-        self._refused = error
         return denied[2][len(self._prefix) :]
 
     def _refused_at(self, token: str) -> InboxRefused:
@@ -203,7 +210,7 @@ class Mailbox:
         self._ready = -1
         subscription, self._subscription = self._subscription, None
         if subscription is not None:
-            await _unsubscribe(subscription)
+            await unsubscribe(subscription)
 
     async def end(self) -> None:
         """Gives back what has arrived for nobody. What arrives later the bridge takes back, because nobody listens."""
@@ -268,7 +275,7 @@ class Mailbox:
         self.stop(reply)
         subscription = self._waits.pop(reply[len(self._prefix) :], None)
         if subscription is not None:
-            await _unsubscribe(subscription)
+            await unsubscribe(subscription)
 
     async def leave(self, reply: str, deliver: Callable[[Message], None]) -> None:
         """Nobody waits any more, and the server knows before it gets whatever this connection sends next. What it had
@@ -295,7 +302,7 @@ class Mailbox:
         except (nats.errors.Error, OSError, asyncio.TimeoutError):
             pass  # the answers are lost with their connection
         finally:
-            await _unsubscribe(subscription)
+            await unsubscribe(subscription)
             self._late.pop(token, None)
 
     async def _deliver(self, m: Msg) -> None:
@@ -336,10 +343,12 @@ class Mailbox:
             for addressee in list(self._open.values()):
                 addressee.reconnect()
 
-    async def refused(self, cause: BaseException) -> None:
+    async def refused(self, cause: BaseException) -> bool:
         """The server says which subject a client may not publish to, and not which message that was. It says so for
         each message, in their order."""
         self._look()
+        if self._token_in(cause) is not None:
+            self._heard = cause
         denied = DENIED.search(str(cause))
         if denied and denied[1].lower() == "publish":
             subject = denied[2].lower()
@@ -347,7 +356,7 @@ class Mailbox:
                 if one.subject.lower() == subject and one.refuse(cause):
                     break
         if not self._is_ready:
-            return  # the next request looks
+            return False  # the next request looks
         token = self._refusal()
         if token is not None and token in self._waits:
             for one in self._waiting_at(token):
@@ -356,6 +365,7 @@ class Mailbox:
             await self._close_up()
             for one in list(self._open.values()):
                 one.deny(self._refused_at("*"))
+        return False
 
     async def publish(self, request: Request, reply: str) -> None:
         """Sends a request. A failure says that it was not sent."""
@@ -396,7 +406,7 @@ class Listening:
             await self._mailbox.leave(f"{self._mailbox._prefix}{token}.*", self._mailbox.give_back)
 
 
-async def _unsubscribe(subscription: Subscription) -> None:
+async def unsubscribe(subscription: Subscription) -> None:
     try:
         await subscription.unsubscribe()
     except nats.errors.Error:
@@ -406,7 +416,7 @@ async def _unsubscribe(subscription: Subscription) -> None:
 _running: set[asyncio.Task[None]] = set()
 
 
-def background(work: Any) -> None:
+def background(work: Any) -> asyncio.Task[None]:
     """Runs a coroutine whose failure means nothing."""
 
     async def run() -> None:
@@ -418,6 +428,7 @@ def background(work: Any) -> None:
     task = asyncio.get_running_loop().create_task(run())
     _running.add(task)
     task.add_done_callback(_running.discard)
+    return task
 
 
 def denial(request: Request, cause: BaseException) -> PQError:

@@ -17,7 +17,8 @@ DENIED = re.compile(r'permissions violation for (publish|subscription) to "([^"]
 
 
 class Listener(Protocol):
-    async def refused(self, cause: Exception) -> None: ...
+    async def refused(self, cause: Exception) -> bool:
+        """It says whether the program need not hear of it."""
 
 
 _listening: weakref.WeakKeyDictionary[Connection, weakref.WeakSet[Listener]] = weakref.WeakKeyDictionary()
@@ -35,9 +36,8 @@ def listen(nc: Connection, listener: Listener) -> None:
 
 def _told(program: Callable[[Exception], Awaitable[None]], listeners: weakref.WeakSet[Listener]) -> Callable[[Exception], Awaitable[None]]:
     async def tell(err: Exception) -> None:
-        if DENIED.search(str(err)):
-            for one in list(listeners):
-                await one.refused(err)
-        await program(err)
+        known = [await one.refused(err) for one in list(listeners)] if DENIED.search(str(err)) else []
+        if not any(known):
+            await program(err)
 
     return tell
