@@ -4,6 +4,7 @@ pqbridge.sync has the same calls for synchronous programs."""
 
 from .bulk import BulkWhere
 from .bulk_result import BulkResult
+from .cancel import Cancelled
 from .client import Client, connect
 from .cluster import Cluster, Member
 from .config import Config, ConfigChange, Disk, Explain, History, Info, Replaced, SteppedDown, System
@@ -17,6 +18,7 @@ from .errors import (
     EmptyError,
     ForbiddenError,
     InternalError,
+    ItemCancelledError,
     LeaseLostError,
     NoResultYetError,
     NotFoundError,
@@ -49,6 +51,7 @@ __all__ = [
     "BulkResult",
     "BulkWhere",
     "BusyError",
+    "Cancelled",
     "Client",
     "Cluster",
     "Config",
@@ -72,6 +75,7 @@ __all__ = [
     "Info",
     "InternalError",
     "Item",
+    "ItemCancelledError",
     "ItemSource",
     "KeyChange",
     "KeyInfo",

@@ -9,8 +9,9 @@ from types import TracebackType
 from typing import Any
 
 from .asks import Asks
+from .bells import Bells
 from .duration import Duration, seconds
-from .errors import LeaseLostError, PQError, SettledError
+from .errors import ItemCancelledError, LeaseLostError, PQError, SettledError
 from .hold import Ahead, Keeper
 from .item import Item
 from .outcome import kept, outcome
@@ -56,9 +57,12 @@ class Consumer:
         self._cutting = False
         self._fatal: BaseException | None = None
         self._asks = Asks(supply)
+        self._bells = Bells(supply.queue, supply.holder)
         self._handling: set[asyncio.Task[Any]] = set()
         loop = asyncio.get_running_loop()
-        self._workers = [loop.create_task(self._run()) for _ in range(count(concurrency, "concurrency", 10_000))]
+        workers = count(concurrency, "concurrency", 10_000)
+        self._bells.begin()
+        self._workers = [loop.create_task(self._run()) for _ in range(workers)]
         self._over = loop.create_task(self._until_over())
 
     async def _until_over(self) -> None:
@@ -66,6 +70,7 @@ class Consumer:
         await asyncio.wait(self._workers)
         self._asks.stop()
         await self._asks.left()
+        await self._bells.stop()
 
     def drain(self) -> None:
         """Takes no more items. It does not wait, so a handler may call it."""
@@ -178,7 +183,7 @@ class Consumer:
             lost.append(err)
             task.cancel()
 
-        keeper = Keeper(item, lose)
+        keeper = Keeper(item, lose, self._bells)
         self._handling.add(task)
         if self._cutting:
             task.cancel()
@@ -192,10 +197,13 @@ class Consumer:
             keeper.cancel()
             self._handling.discard(task)
         err = lost[0] if lost and task.cancelled() else asyncio.CancelledError() if task.cancelled() else task.exception()
+        cancelled = None if item.settled or not isinstance(item.loss, ItemCancelledError) else item.loss
+        if cancelled is not None and not isinstance(err, LeaseLostError):  # the handler has not said it
+            self._report(cancelled, item)
         if isinstance(err, Exception):
             self._report(err, item)
         # A late acknowledgement still takes effect if no other consumer has got the item.
-        if item.settled or (err is not None and lost):
+        if item.settled or cancelled is not None or (err is not None and lost):
             return None
         if err is None:
             return kept(item, task.result(), self._report)
@@ -205,7 +213,7 @@ class Consumer:
         self, item: Item, settle: Callable[[], Awaitable[None]], asked: asyncio.Future[Item | None]
     ) -> LeaseLostError | None:
         """Settles an item, and keeps the next one meanwhile. It returns why its lease is lost all the same."""
-        ahead = Ahead(asked)
+        ahead = Ahead(asked, self._bells)
         try:
             await settle()
         except (PQError, SettledError) as trouble:

@@ -22,8 +22,8 @@ class Bell:
         if self._waiter is not None:
             _wake(self._waiter)
 
-    async def wait(self, seconds: float) -> None:
-        """Waits for a ring, for some seconds at most."""
+    async def wait(self, seconds: float) -> bool:
+        """Waits for a ring, for some seconds at most, and says whether there was one."""
         if not self._rung and seconds > 0:
             loop = asyncio.get_running_loop()
             self._waiter = loop.create_future()
@@ -34,7 +34,8 @@ class Bell:
                 self._waiter = None
                 if timer is not None:
                     timer.cancel()
-        self._rung = False
+        rung, self._rung = self._rung, False
+        return rung
 
 
 def _wake(waiter: asyncio.Future[None]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 from .bulk_result import BulkResult
 from .message import Message
@@ -80,7 +81,17 @@ class ConflictError(PQError):
 
 
 class LeaseLostError(PQError):
-    """410: the lease is no longer valid. reason says why: gone, taken, returned or expired."""
+    """410: the lease is no longer valid. reason says why: gone, taken, returned, expired or cancelled."""
+
+
+class ItemCancelledError(LeaseLostError):
+    """410 (reason "cancelled"): somebody has cancelled the item, see Queue.cancel. Of a push_and_wait: its own hang-up."""
+
+    @property
+    def why(self) -> str:
+        """What was said with the cancel, "" if nothing was."""
+        said = _CANCELLED.fullmatch(self.text)
+        return said[1] or "" if said else ""
 
 
 class TooLargeError(PQError):
@@ -121,6 +132,8 @@ class SettledError(Exception):
         super().__init__("the item was settled already")
 
 
+_CANCELLED = re.compile(r"(?:lease lost: )?cancelled(?:: (.*))?", re.DOTALL)
+
 _CLASSES: dict[int, type[PQError]] = {
     BAD_REQUEST: BadRequestError,
     FORBIDDEN: ForbiddenError,
@@ -143,6 +156,8 @@ def error_of(op: str, queue: str, code: int, text: str, reason: str = "", item: 
         kind: type[PQError] = EmptyError if op in _LOOKS else NotFoundError
     elif code == CONFLICT:  # without a reason too many pops wait, or the bridge stops
         kind = ConflictError if reason else BusyError
+    elif code == LEASE_LOST and reason == "cancelled":
+        kind = ItemCancelledError
     else:
         kind = _CLASSES.get(code, InternalError)
     e = kind(op, queue, code, text, reason, item)

@@ -22,12 +22,14 @@ EventType = Literal[
     "expired",
     "lease_lost",
     "revoked",
+    "cancelled",
     "evicted",
     "schedule_missed",
     "source_stopped",
     "source_skipped",
     "source_poisoned",
     "link_stopped",
+    "purged",
     "queue_deleted",
     "error",
 ]
@@ -47,7 +49,7 @@ class Event:
     priority: int = 0
     deliveries: int = 0
     reason: str = ""
-    """Why an item died, a lease was revoked, times were missed, a source or a link has stopped."""
+    """Why an item died or was cancelled, a lease was revoked, times were missed, a source or a link has stopped."""
     dead_letter: str = ""
     """Of dead: the queue where the item went; "": it was dropped."""
     code: int = 0

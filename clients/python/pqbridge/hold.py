@@ -9,6 +9,8 @@ from time import monotonic
 from types import TracebackType
 from typing import Protocol, TypeVar
 
+from .bells import Bells, Lost, why_lost
+from .deadline import INFINITE, Bell
 from .duration import Duration
 from .errors import LeaseLostError, PQError, SettledError
 
@@ -16,9 +18,12 @@ from .errors import LeaseLostError, PQError, SettledError
 class Leased(Protocol):
     """What extend has to know of an item."""
 
+    id: str
     queue: str
+    fence: int
     lease_term: float
     lease_expires: datetime | None
+    loss: LeaseLostError | None
 
     @property
     def settled(self) -> bool: ...
@@ -28,22 +33,50 @@ class Leased(Protocol):
 
 T = TypeVar("T", bound="Leased | None")
 
+# How often bells extend one lease at most: anybody may ring who may publish.
+_RING_EVERY = 1.0
+
+
+class Rings:
+    """What bells have told of one lease."""
+
+    __slots__ = ("bell", "lost")
+
+    def __init__(self) -> None:
+        self.bell = Bell()
+        self.lost: Lost | None = None
+
 
 class Keeper:
-    """Extends the lease of an item until it is cancelled, from the time on when that is needed: most items are done by
-    then."""
+    """Extends the lease of an item until it is cancelled, from the time on when that is needed, or a bell rings: most items
+    are done by then."""
 
-    def __init__(self, item: Leased, lose: Callable[[LeaseLostError], None]) -> None:
+    def __init__(self, item: Leased, lose: Callable[[LeaseLostError], None], bells: Bells | None = None) -> None:
         every, _ = extend_interval(item)
-        loop = asyncio.get_running_loop()
+        self.lease = item.id, item.fence
+        self._item = item
+        self._lose = lose
+        self._bells = bells
+        self._rings = Rings()
+        self._began = monotonic()
         self._task: asyncio.Task[None] | None = None
+        self._timer = asyncio.get_running_loop().call_later(every, self._begin)
+        if bells is not None:
+            bells.enter(self)
 
-        def begin() -> None:
-            self._task = loop.create_task(extend(item, lose, every))
+    def _begin(self) -> None:
+        self._timer.cancel()
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(extend(self._item, self._lose, monotonic() - self._began, self._rings))
 
-        self._timer = loop.call_later(every, begin)
+    def ring(self, lost: Lost | None) -> None:
+        self._rings.lost = lost or self._rings.lost
+        self._rings.bell.ring()
+        self._begin()
 
     def cancel(self) -> None:
+        if self._bells is not None:
+            self._bells.leave(self)
         self._timer.cancel()
         if self._task is not None:
             self._task.cancel()
@@ -52,15 +85,16 @@ class Keeper:
 class Ahead:
     """Keeps the item that a future gives, until it is cancelled: it may come before the work on it can begin."""
 
-    def __init__(self, asked: asyncio.Future[T]) -> None:
+    def __init__(self, asked: asyncio.Future[T], bells: Bells) -> None:
         self.lost: LeaseLostError | None = None
         self._asked = asked
+        self._bells = bells
         self._keeper: Keeper | None = None
         asked.add_done_callback(self._came)
 
     def _came(self, asked: asyncio.Future[T]) -> None:
         if not asked.cancelled() and asked.exception() is None and (item := asked.result()) is not None:
-            self._keeper = Keeper(item, self._lose)
+            self._keeper = Keeper(item, self._lose, self._bells)
 
     def _lose(self, err: LeaseLostError) -> None:
         self.lost = err
@@ -71,31 +105,46 @@ class Ahead:
             self._keeper.cancel()
 
 
-async def extend(item: Leased, lose: Callable[[LeaseLostError], None], held: float = 0.0) -> None:
-    """Extends the item's lease until it is settled, or lost. held: for how long it is held already."""
+async def extend(item: Leased, lose: Callable[[LeaseLostError], None], held: float = 0.0, rings: Rings | None = None) -> None:
+    """Extends the item's lease until it is settled, or lost. held: for how long it is held already. rings: what extends it
+    sooner, and tells why it is lost."""
+    rings = rings or Rings()
+
+    def lost(err: LeaseLostError) -> None:
+        item.loss = err
+        lose(err)
+
     every, lasts = extend_interval(item)
     end = monotonic() + lasts - held
+    hurried = -INFINITE
     while True:
-        await asyncio.sleep(every - held)
+        due = monotonic() + every - held
         held = 0.0
+        if await rings.bell.wait(due - monotonic()):
+            pause = min(due, hurried + _RING_EVERY) - monotonic()
+            if pause > 0:
+                await asyncio.sleep(pause)
+            hurried = monotonic()
         if item.settled:
             return
         # An answer that comes after the end of the lease is of no use. But this program may itself
         # have stood still until now, and then only the bridge knows.
-        sent = monotonic()
+        sent, told = monotonic(), rings.lost
         left = end - sent
         try:
             await item.extend(timeout=left if left > 0 else every)
             end = sent + lasts
+            if rings.lost is told:  # which was not so
+                rings.lost = None
         except LeaseLostError as err:
-            return None if item.settled else lose(err)
+            return None if item.settled else lost(why_lost(err, rings.lost))
         except SettledError:
             return
         except PQError as err:
             if item.settled:
                 return
             if monotonic() >= end:
-                return lose(not_extended(item, err))
+                return lost(not_extended(item, err))
 
 
 class Hold:

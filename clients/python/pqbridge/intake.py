@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 
 from .client import Client
 from .deadline import Deadline
-from .errors import BAD_REQUEST, FORBIDDEN, EmptyError, LeaseLostError, PQError
+from .errors import BAD_REQUEST, FORBIDDEN, EmptyError, ItemCancelledError, LeaseLostError, PQError
 from .hold import extend
 from .item import Item
 from .retry import backoff
@@ -132,7 +132,8 @@ class Intake:
 
     def _keep(self, item: Item) -> asyncio.Task[None]:
         def lose(err: LeaseLostError) -> None:
-            _log.warning("item %s of %s: %s: another worker may do its task again", item.id, item.queue, err)
+            again = "" if isinstance(err, ItemCancelledError) else ": another worker may do its task again"
+            _log.warning("item %s of %s: %s%s", item.id, item.queue, err, again)
 
         return asyncio.get_running_loop().create_task(extend(item, lose))
 

@@ -10,7 +10,7 @@ from typing import TypeVar, Union
 
 from .core import Place
 from .duration import Duration, duration_text, nanoseconds, seconds, shown, time_of
-from .errors import LeaseLostError, NotLeasedError, PQError, SettledError, unreadable
+from .errors import ItemCancelledError, LeaseLostError, NotLeasedError, PQError, SettledError, unreadable
 from .hold import Hold
 from .item_data import ItemData
 from .lane import Landed
@@ -20,21 +20,12 @@ from .push import NewItem, push
 from .pushed import Pushed
 from .settle_lane import Settling
 from .taking import Selection, take_next
-from .values import payload_of
+from .values import cut, payload_of
 
 T = TypeVar("T")
 
 # Sends an acknowledgement in a message with others.
 AckTogether = Callable[[Settling], Awaitable[Landed]]
-
-# How much of a reason is sent.
-_LONGEST_REASON = 1024
-
-
-def _cut(reason: str) -> str:
-    """The beginning of a reason that a settlement has room for."""
-    return reason.encode(errors="replace")[:_LONGEST_REASON].decode(errors="ignore")
-
 
 def _held(op: str, reason: str) -> bool:
     """Whether the reason for which a repeated settlement was refused means that an earlier attempt took
@@ -103,7 +94,7 @@ class Item(ItemData):
 
     async def _nak(self, away: float | None, reason: str, timeout: Duration | None) -> None:
         if reason:
-            fields = {"delay": None if away is None else nanoseconds(away), "reason": _cut(reason)}
+            fields = {"delay": None if away is None else nanoseconds(away), "reason": cut(reason)}
             await self._send("nak", f"-NAK {json.dumps({name: value for name, value in fields.items() if value is not None})}", timeout)
             return
         await self._send("nak", "-NAK" if away is None else f"-NAK {duration_text(away)}", timeout)
@@ -114,13 +105,13 @@ class Item(ItemData):
         begun with it. Up to 200 bytes of the reason are kept."""
         if not isinstance(reason, str):
             raise TypeError(f"the reason is {shown(reason)}: expected a text")
-        await self._once(lambda: self._send("give back", f"+BACK {_cut(reason)}".rstrip(), timeout))
+        await self._once(lambda: self._send("give back", f"+BACK {cut(reason)}".rstrip(), timeout))
 
     async def term(self, reason: str = "", *, timeout: Duration | None = None) -> None:
         """Makes the item a dead letter, because trying again would not help."""
         if not isinstance(reason, str):
             raise TypeError(f"the reason is {shown(reason)}: expected a text")
-        await self._once(lambda: self._send("term", f"+TERM {_cut(reason)}".rstrip(), timeout))
+        await self._once(lambda: self._send("term", f"+TERM {cut(reason)}".rstrip(), timeout))
 
     async def release(self, delay: Duration | None = None, *, reason: str = "", timeout: Duration | None = None) -> None:
         """The same as nak: the work on it has failed, and it is to be tried again."""
@@ -239,7 +230,10 @@ class Item(ItemData):
         if not self.leased:
             raise NotLeasedError
         one = Settling(self._queue, op, self.ack_subject, word, result)
-        return self._settled_by(one, await one.go(self._queue.client.deadline(timeout)))
+        landed = await one.go(self._queue.client.deadline(timeout))
+        if isinstance(landed.error, ItemCancelledError):  # whatever the caller makes of it, nothing settles it any more
+            self.loss = landed.error
+        return self._settled_by(one, landed)
 
     @staticmethod
     def _settled_by(one: Settling, landed: Landed) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 from .config import Explain
 from .duration import seconds, time_of
+from .errors import LeaseLostError
 
 
 @dataclass
@@ -128,6 +129,8 @@ _SOURCE: dict[str, tuple[str, Callable[[str], Any]]] = {
 class ItemData:
     def __init__(self, queue: str, ack_subject: str) -> None:
         self._settled = False
+        self.loss: LeaseLostError | None = None
+        """Why its lease was lost while it was kept: an ItemCancelledError, if somebody has cancelled it."""
         self.ack_subject = ack_subject
         """The subject that settles the lease, "" without one. Another program can settle with attach."""
         self.queue = queue

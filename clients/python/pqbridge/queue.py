@@ -13,6 +13,7 @@ from .ack_many import ack_many
 from .bulk import BulkVerb, BulkWhere, bulk_fields, run_bulk
 from .bulk_result import BulkResult
 from .call import Call
+from .cancel import Cancelled, cancel, or_hang_up
 from .config import Config, ConfigChange, History, Info
 from .consume import Consumer, Handler
 from .core import Place
@@ -84,18 +85,23 @@ class Queue(Place):
         return await push_many(self, items, timeout)
 
     async def push_and_wait(
-        self, payload: Union[str, bytes, bytearray, memoryview, None] = None, *, wait: Duration, **options: Unpack[PushOptions]
+        self, payload: Union[str, bytes, bytearray, memoryview, None] = None, *, wait: Duration, cancel_on_hang_up: bool = False, **options: Unpack[PushOptions]
     ) -> Result:
         """Adds an item, and returns what became of it. wait: for how long to wait for that, at most; any time, in several
         requests. It fails with a NoResultYetError if the item has not ended by then, or the answer is lost: result waits on,
         by the error's id, and so does another call with the same msg_id, within the queue's dedup_window.
+
+        cancel_on_hang_up: cancel the item when the wait ends before it has a result, by its time or because the task that waits
+        is cancelled, since nobody else wants one. It fails with an ItemCancelledError then, or is cancelled when the cancel is
+        answered; if the item has just ended, its result counts. A program that dies cancels nothing: a ttl helps.
 
         The other arguments are those of push. result_ttl is 10 minutes unless given: within that time of the end of the
         item a client that was away gets the result. timeout is of the push, and of the wait on top of its time."""
         lasts, timeout = seconds(wait, "wait"), options.get("timeout")
         options.setdefault("result_ttl", _RESULT_TTL)
         done = await self.push(payload, **options)
-        return await result_of_push(self, done.id, lasts, None if timeout is None else seconds(timeout, "timeout") + lasts)
+        waits = result_of_push(self, done.id, lasts, None if timeout is None else seconds(timeout, "timeout") + lasts)
+        return await (or_hang_up(self, done.id, waits) if cancel_on_hang_up else waits)
 
     async def result(self, id: str, *, wait: Duration = 0, timeout: Duration | None = None) -> Result:
         """What became of an item, by its id. wait: how long to wait for its end; any time, in several requests. It fails with
@@ -247,7 +253,9 @@ class Queue(Place):
         large, makes the item a dead letter, because its work is done; on_error hears of it.
 
         lease: how long an item stays with a program that has died. It is extended while the handler runs. If
-        it is lost all the same, the handler is cancelled. A handler that keeps the loop busy for longer than
+        it is lost all the same, the handler is cancelled, and item.loss says why. If somebody has cancelled the item, and the
+        user may subscribe to the events of the queue, that happens at once, and otherwise with the next extension. on_error
+        gets an ItemCancelledError, and what the handler returns is not acknowledged. A handler that keeps the loop busy for longer than
         the lease keeps the client from extending it.
 
         repeatable: give pops ids. Then an item whose delivery was lost with a connection comes at once, and
@@ -374,6 +382,18 @@ class Queue(Place):
         """Removes an item, whatever its state."""
         check_id(id)
         await self._ask("remove", f"remove.{id}", None, timeout)
+
+    async def cancel(self, id: str, reason: str = "", spare_leased: bool = False, *, timeout: Duration | None = None) -> Cancelled:
+        """Ends an item for good, whether it waits or is leased, so that nobody works on it any more. Its result, if its push
+        asked for one, has the outcome "cancelled". A function of consume that works on it hears of that at once: an
+        asynchronous one is cancelled, another one sees item.lost.
+
+        An item that had ended before stays as it has ended, and the answer says how if its queue keeps that; otherwise it
+        fails with a NotFoundError. It fails with a ConflictError if a link has the item.
+
+        reason: why, for the result and for the holder; up to 1 KiB of it are sent. spare_leased: leave an item alone with
+        which somebody has begun; it fails with a ConflictError then (reason "leased")."""
+        return await cancel(self, id, reason, spare_leased, timeout)
 
     async def move(self, id: str, priority: int, *, timeout: Duration | None = None) -> None:
         """Gives an item another priority."""

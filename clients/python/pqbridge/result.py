@@ -15,7 +15,7 @@ from .message import Message
 from .subjects import check_id
 from .taking import Selection, Taking
 
-Outcome = Literal["done", "dead", "handed_over", "expired", "removed", "evicted"]
+Outcome = Literal["done", "dead", "handed_over", "expired", "removed", "evicted", "cancelled"]
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Result:
     finished_at: datetime
     deliveries: int
     reason: str
-    """Why it is dead, "" otherwise."""
+    """Why it is dead, or was cancelled, "" otherwise."""
     dead_letter: str
     """Of a dead item: the queue that has it now."""
     next: str
@@ -61,7 +61,7 @@ class Result:
                 dropped=m.get("PQ-Result") == "dropped",
                 finished_at=time_of(m.get("PQ-Finished-At")),
                 deliveries=int(m.get("PQ-Deliveries")),
-                reason=m.get("PQ-Dead-Reason"),
+                reason=m.get("PQ-Dead-Reason") or m.get("PQ-Cancel-Reason"),
                 cause=m.get("PQ-Dead-Cause") or m.get("PQ-Dead-Reason"),
                 dead_letter=m.get("PQ-Dead-Letter"),
                 next=m.get("PQ-Next"),

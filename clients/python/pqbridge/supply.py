@@ -67,6 +67,11 @@ class Supply:
         self._absence = Absence(queue.client.patience.absence, on_error)
 
     @property
+    def holder(self) -> str:
+        """What the leases show as their holder."""
+        return self._selection.holder or ""
+
+    @property
     def most(self) -> int:
         """How many items one pop may ask for."""
         return self.queue.client.lanes.most

@@ -134,7 +134,8 @@ class Item(_Data):
     def __init__(self, real: _item.Item) -> None:
         self._real = real
         self.lost = threading.Event()
-        """Set when its lease is lost while it is kept, or when its consumer ends: then its work is in vain."""
+        """Set when its lease is lost while it is kept, or when its consumer ends: then its work is in vain. Of a lease that is
+        lost loss says why."""
 
     if not TYPE_CHECKING:
 
@@ -275,6 +276,7 @@ class Queue:
     configure = _blocking(_queue.Queue.configure)
     key = _blocking(_queue.Queue.key)
     set_key = _blocking(_queue.Queue.set_key)
+    cancel = _blocking(_queue.Queue.cancel)
     remove = _blocking(_queue.Queue.remove)
     move = _blocking(_queue.Queue.move)
     requeue = _blocking(_queue.Queue.requeue)
@@ -350,7 +352,7 @@ class Queue:
     ) -> Consumer:
         """Leases items and calls the handler on each, in concurrency threads. pqbridge.Queue.consume says what
         becomes of the items, and of what the handler returns. A lease is extended while the handler runs; item.lost is set
-        when it is lost."""
+        when it is lost, at once if somebody has cancelled the item, and item.loss says why."""
         if not callable(handler):
             raise TypeError(f"the handler is {shown(handler)}: expected a function of an item")
         if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(handler, "__call__", None)):

@@ -11,6 +11,9 @@ from .duration import shown
 
 LONGEST_NAME = 128
 
+# How much of a reason is sent.
+_LONGEST_REASON = 1024
+
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~A-Za-z0-9]+")
 
@@ -75,6 +78,11 @@ def payload_of(payload: object, what: str = "the payload") -> bytes:
     if isinstance(payload, (bytes, bytearray, memoryview)):
         return bytes(payload)
     raise TypeError(f"{what} is {shown(payload)}: expected bytes or a text")
+
+
+def cut(reason: str) -> str:
+    """The beginning of a reason that a request has room for."""
+    return reason.encode(errors="replace")[:_LONGEST_REASON].decode(errors="ignore")
 
 
 NO_JSON: Any = object()

@@ -123,8 +123,8 @@ class Workers(TestCase):
             await asyncio.sleep(PATIENCE)
 
         with self.assertLogs("pqbridge") as logs:
-            await q.consume(work, limit=1, lease=3)
-        self.assertEqual([line for record in logs.records for line in logging.Formatter().format(record).splitlines()], [f"item {id} of {q.name}: extend {q.name}: lease lost: taken (410)"])
+            await q.consume(work, limit=1, lease="1h")
+        self.assertEqual([line for record in logs.records for line in logging.Formatter().format(record).splitlines()], [f"item {id} of {q.name}: extend {q.name}: lease lost: revoked (410)"])
 
     async def test_what_fails_counts(self) -> None:
         q = self.queue()
