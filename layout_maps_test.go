@@ -117,9 +117,11 @@ var mapsOf = map[string]map[string]bound{
 		"queue.lines":   {"bands, a client's choice", "Options.Bands, and Options.Places", "Pops.admit"},
 	},
 	"client": {
-		"answers.leases": {"leases in the answers to one pop", thisRequest, ""},
-		"mailbox.ending": {"pops under way that the caller has cancelled", "the program's own calls", "mailbox.enter"},
-		"mailbox.open":   {"calls under way", "the program's own calls", "mailbox.enter"},
+		"bells.holds":      {"leases of a Consume", "its workers", "bells.enter"},
+		"denials.expected": {"subjects of the bells of Consumes", "those that run, and mostExpected", "denials.expect"},
+		"answers.leases":   {"leases in the answers to one pop", thisRequest, ""},
+		"mailbox.ending":   {"pops under way that the caller has cancelled", "the program's own calls", "mailbox.enter"},
+		"mailbox.open":     {"calls under way", "the program's own calls", "mailbox.enter"},
 	},
 	"cmd/pqd": {
 		"remotesFile.latest": {"remotes", operator, ""},

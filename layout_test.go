@@ -159,7 +159,7 @@ const maxBridgeMethods = 8
 // changingItems are the types of fdbpq that embed a queueTx, through which items change, queues are made, and events are
 // reported. All others, keys above all, have queueRows. Nothing new comes in.
 var changingItems = []string{
-	"bulkPage", "deadLetters", "expiries", "garbage", "holds", "leases", "popIDs", "pops", "pusher", "retries",
+	"bulkPage", "deadLetters", "expiries", "garbage", "holds", "leases", "popIDs", "pops", "pusher", "retries", "withdrawals",
 }
 
 // topLevel is everything that may lie in the repository's root.

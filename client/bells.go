@@ -120,6 +120,9 @@ type denials struct {
 	expected map[string]map[*bells]func() // by subject: what ends its subscriptions. A refusal may come after they have ended
 }
 
+// mostExpected bounds the subjects that are remembered although nobody hears them any more.
+const mostExpected = 1000
+
 func (d *denials) expect(nc *nats.Conn, subject string, b *bells, stop func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -134,6 +137,14 @@ func (d *denials) expect(nc *nats.Conn, subject string, b *bells, stop func()) {
 	}
 	if d.expected == nil {
 		d.expected = make(map[string]map[*bells]func())
+	}
+	for other, of := range d.expected {
+		if len(d.expected) < mostExpected {
+			break
+		}
+		if len(of) == 0 {
+			delete(d.expected, other)
+		}
 	}
 	if d.expected[subject] == nil {
 		d.expected[subject] = make(map[*bells]func())

@@ -251,6 +251,24 @@ func TestForgedBells(t *testing.T) {
 	}
 }
 
+// A forged bell tells nothing of a lease that somebody ends later.
+func TestForgedBellIsForgotten(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	k := listens(t, w.queue, context.Cause)
+	w.push(t, "x")
+	item := <-k.begun
+	first := item.LeaseExpires()
+	w.ring(t, item, 1)
+	testenv.Await(t, "the bell extends the lease", func() bool { return item.LeaseExpires() != first })
+	if _, err := w.queue.Purge(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if cause := <-k.ended; errors.Is(cause, client.ErrCancelled) || !errors.Is(cause, client.ErrLeaseLost) {
+		t.Errorf("the context ended with %v", cause)
+	}
+}
+
 // The bell of a lease may ring before the answer of the pop that has granted it.
 func TestBellBeforeTheItem(t *testing.T) {
 	t.Parallel()
@@ -351,7 +369,9 @@ func TestCancelOnHangUp(t *testing.T) {
 		go func() { ended <- call(ctx) }()
 		item := <-k.begun
 		hangUp()
-		if err := <-ended; !errors.Is(err, client.ErrCancelled) || !errors.Is(err, context.Canceled) || errors.Is(err, client.ErrNoResultYet) || !strings.Contains(err.Error(), item.ID) {
+		err := <-ended
+		if !errors.Is(err, client.ErrCancelled) || !errors.Is(err, context.Canceled) || errors.Is(err, client.ErrNoResultYet) ||
+			!strings.Contains(err.Error(), item.ID) {
 			t.Errorf("%s ended with %v", how, err)
 		}
 		if cause := <-k.ended; cause.Error() != "cancelled: the caller has hung up: context canceled" {

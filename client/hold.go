@@ -53,6 +53,7 @@ type hold struct {
 	hurries   bool                // somebody has rung since the last extension began
 	hurried   time.Time           // when an extension last began because somebody had rung
 	rung      *protocol.LostEvent // what the last bell has told of this lease
+	asked     *protocol.LostEvent // that, when the last extension began
 }
 
 // isOf reports whether a bell is about this lease.
@@ -100,7 +101,17 @@ func (h *hold) begin() bool {
 	if h.extending = true; h.hurries {
 		h.hurries, h.hurried = false, time.Now()
 	}
+	h.asked = h.rung
 	return true
+}
+
+// holds notes that the lease lasts: what has rung before that was asked was not true.
+func (h *hold) holds() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.rung == h.asked {
+		h.rung = nil
+	}
 }
 
 // why says why the lease is lost.
@@ -144,6 +155,7 @@ func (h *hold) extend() {
 	switch {
 	case err == nil:
 		h.lost = sent.Add(h.term)
+		h.holds()
 	case errors.Is(err, ErrSettled), h.item.isSettled(), h.ctx.Err() != nil:
 		return
 	case errors.Is(err, ErrLeaseLost):

@@ -349,7 +349,7 @@ func (p *bulkPage) do(l *layout.Item) error {
 	p.tx.Conflict(p.key(l.Space(), l.Place))
 	switch p.asked.Verb {
 	case BulkRemove:
-		return p.withdraw(l, finish{how: FinishRemoved})
+		return p.withdrawals.end(l, finish{how: FinishRemoved})
 	case BulkMove:
 		p.move(l, p.asked.Priority)
 	case BulkRevoke:

@@ -29,7 +29,7 @@ func (q Queue) Remove(tx kv.Tx, id ID) (Removed, error) {
 		return Removed{}, err
 	}
 	removed := Removed{Found: true, Priority: l.ReturnPriority}
-	if err := qtx.withdraw(l, finish{how: FinishRemoved}); err != nil {
+	if err := qtx.withdrawals.end(l, finish{how: FinishRemoved}); err != nil {
 		return Removed{}, err
 	}
 	removed.Events = qtx.happened()
@@ -68,32 +68,37 @@ func (q Queue) Cancel(tx kv.Tx, id ID, c Cancellation) (Cancelled, error) {
 	case err != nil:
 		return Cancelled{}, err
 	case l == nil:
-		return qtx.endedBefore(id)
+		return qtx.withdrawals.before(id)
 	case c.Spare && l.State == layout.StateLeased && !l.Held() && !l.Dying():
 		return Cancelled{}, ErrWorked
 	}
 	done := Cancelled{Found: true, Priority: l.ReturnPriority, Deliveries: l.Deliveries(), Finish: FinishCancelled}
-	if err := qtx.withdraw(l, finish{how: FinishCancelled, reason: cutReason(c.Reason)}); err != nil {
+	if err := qtx.withdrawals.end(l, finish{how: FinishCancelled, reason: cutReason(c.Reason)}); err != nil {
 		return Cancelled{}, err
 	}
 	done.Events = qtx.happened()
 	return done, qtx.done()
 }
 
-// endedBefore says how an item has ended that is not there any more.
-func (qtx *queueTx) endedBefore(id ID) (Cancelled, error) {
-	if !qtx.state.results {
+// withdrawals end items from outside.
+type withdrawals struct{ *queueTx }
+
+// before says how an item has ended that is not there any more.
+func (ws withdrawals) before(id ID) (Cancelled, error) {
+	if !ws.state.results {
 		return Cancelled{}, nil
 	}
-	kept, err := qtx.results.of(qtx.tx, id)
+	kept, err := ws.results.of(ws.tx, id)
 	if err != nil || kept == nil {
 		return Cancelled{}, err
 	}
-	return Cancelled{Found: true, Priority: id.place.Priority, Deliveries: kept.Deliveries, Finish: Finish(kept.How), Finished: qtx.store.Display(kept.Finished)}, nil
+	return Cancelled{
+		Found: true, Priority: id.place.Priority, Deliveries: kept.Deliveries, Finish: Finish(kept.How), Finished: ws.store.Display(kept.Finished),
+	}, nil
 }
 
-// withdraw ends an item from outside, and says whose lease has ended by that.
-func (qtx *queueTx) withdraw(l *layout.Item, how finish) error {
+// end ends an item, and says whose lease has ended by that.
+func (ws withdrawals) end(l *layout.Item, how finish) error {
 	if l.Held() {
 		return ErrHeld
 	}
@@ -106,7 +111,7 @@ func (qtx *queueTx) withdraw(l *layout.Item, how finish) error {
 		e.Holder, e.Fence = l.Holder, l.Fence
 	}
 	if kind == EventCancelled || e.Holder != "" {
-		qtx.emit(e)
+		ws.emit(e)
 	}
-	return qtx.end(l, how)
+	return ws.queueTx.end(l, how)
 }

@@ -82,7 +82,8 @@ func TestCancel(t *testing.T) {
 				f.ended("q", id, fdbpq.Result{Finish: fdbpq.FinishCancelled, Kept: fdbpq.KeptWhole, Deliveries: deliveries, Reason: "not wanted"})
 				f.pass(time.Second)
 				again := f.cancel("q", id, fdbpq.Cancellation{Reason: "still not"})
-				if ended := f.Display(f.now()).Add(-time.Second); !again.Found || again.Finish != fdbpq.FinishCancelled || !again.Finished.Equal(ended) ||
+				ended := f.Display(f.now()).Add(-time.Second)
+				if !again.Found || again.Finish != fdbpq.FinishCancelled || !again.Finished.Equal(ended) ||
 					again.Deliveries != deliveries || len(again.Events) > 0 {
 					t.Errorf("once more, a second later: %+v, expected what ended at %s", again, ended)
 				}
@@ -98,7 +99,8 @@ func TestCancelOfWhatHasEnded(t *testing.T) {
 		f := openFixture(t, open)
 		asked := f.asking("q", fdbpq.NewItem{})
 		f.ackWith(*f.leaseOne("q", time.Minute).Lease, []byte("done it"))
-		if done := f.cancel("q", asked, fdbpq.Cancellation{}); !done.Found || done.Finish != fdbpq.FinishDone || done.Finished.IsZero() || done.Deliveries != 1 || len(done.Events) > 0 {
+		done := f.cancel("q", asked, fdbpq.Cancellation{})
+		if !done.Found || done.Finish != fdbpq.FinishDone || done.Finished.IsZero() || done.Deliveries != 1 || len(done.Events) > 0 {
 			t.Errorf("of a done item: %+v", done)
 		}
 		f.ended("q", asked, fdbpq.Result{Finish: fdbpq.FinishDone, Kept: fdbpq.KeptWhole, Deliveries: 1, Body: []byte("done it")})

@@ -396,8 +396,9 @@ type itemParts struct {
 	popIDs      popIDs
 	pops        pops
 	retries     retries
+	withdrawals withdrawals
 }
 
 func itemPartsOf(qtx *queueTx) itemParts {
-	return itemParts{deadLetters{qtx}, expiries{qtx}, holds{qtx}, leases{qtx}, popIDs{qtx}, pops{qtx}, retries{qtx}}
+	return itemParts{deadLetters{qtx}, expiries{qtx}, holds{qtx}, leases{qtx}, popIDs{qtx}, pops{qtx}, retries{qtx}, withdrawals{qtx}}
 }

@@ -20,7 +20,8 @@ import (
 // body of a result is dropped, and not the settlement: work that is done stays done. The counters are read by snapshot, so concurrent
 // transactions may exceed the bound by what each of them adds.
 
-// KeptBytes is what a result counts of result_bytes beside its body and the cause of a death or the reason of a cancellation, and an item that asks for one: about what its rows take.
+// KeptBytes is what a result counts of result_bytes beside its body and the cause of a death or the reason of a cancellation, and an item
+// that asks for one: about what its rows take.
 const KeptBytes = 320
 
 // MaxResultTTL is the longest time for which a result is kept.

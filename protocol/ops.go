@@ -97,10 +97,10 @@ const settles = "POST /v1/queues/{queue}/settle"
 var (
 	refusesPush = []Reason{
 		ReasonFull, ReasonRemembered, ReasonResults, ReasonLeased, ReasonAnotherKey, ReasonHeld, ReasonQuotaQueues, ReasonQuotaItems, ReasonQuotaBytes,
-		ReasonStoreFull, ReasonGone, ReasonTaken, ReasonReturned, ReasonExpired,
+		ReasonStoreFull, ReasonGone, ReasonTaken, ReasonReturned, ReasonExpired, ReasonCancelled,
 	}
 	nothingThere = []Reason{ReasonEmpty, ReasonLeased, ReasonDelayed, ReasonPaused, ReasonRate, ReasonBlocked, ReasonBand}
-	losesLease   = []Reason{ReasonGone, ReasonTaken, ReasonReturned, ReasonExpired}
+	losesLease   = []Reason{ReasonGone, ReasonTaken, ReasonReturned, ReasonExpired, ReasonCancelled}
 	holds        = []Reason{ReasonHeld}
 )
 

@@ -16,6 +16,8 @@ var ofGateway = map[string]string{
 	"GET /v1/watch":        "the answers of other routes, whenever they change",
 	"GET /v1/bridges":      "all bridges, by discovery",
 	"GET /v1/overview":     "queues, and info of each",
+
+	"POST /v1/queues/{queue}/items/{id}/result": "a result, and a cancel when the caller hangs up",
 }
 
 // withoutRoute are the operations that HTTP does not have.

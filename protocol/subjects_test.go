@@ -10,7 +10,7 @@ import (
 )
 
 // arguments are what stands for the tokens of a subject in tests.
-var arguments = strings.NewReplacer("<queue>", "jobs", "<priority>", "-5", "<connection>", "c", "<token>", "t", "<id>", "x", "<key>", "k", "<name>", "n", "<type>", "dead")
+var arguments = strings.NewReplacer("<queue>", "jobs", "<priority>", "-5", "<connection>", "c", "<token>", "t", "<id>", "x", "<key>", "k", "<name>", "n", "<type>", "dead", "<holder>", "49915e0d7d4b402e")
 
 // roles are those of package subjects.
 var roles = map[protocol.Roles]func(subjects.Grammar, string) (subjects.Permissions, error){
@@ -49,7 +49,7 @@ func TestSubjects(t *testing.T) {
 		}
 	}
 	for _, e := range protocol.Events {
-		if s, err := grammar.Parse("pq." + arguments.Replace(e.Subject())); e.Queue && (err != nil || s.Verb != subjects.Event || s.Event != e.Type) {
+		if s, err := grammar.Parse("pq." + arguments.Replace(e.Subject())); e.Queue && (err != nil || s.Verb != subjects.Event || s.Event != arguments.Replace(e.Type)) {
 			t.Errorf("event %s: %+v, %v", e.Type, s, err)
 		}
 	}

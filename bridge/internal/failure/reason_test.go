@@ -33,7 +33,8 @@ func TestEachReasonComes(t *testing.T) {
 	}
 	for _, err := range []error{
 		&fdbpq.LostError{Reason: fdbpq.LostGone}, &fdbpq.LostError{Reason: fdbpq.LostTaken},
-		&fdbpq.LostError{Reason: fdbpq.LostReturned}, &fdbpq.LostError{Reason: fdbpq.LostExpired}, &fdbpq.LostError{Reason: fdbpq.LostCancelled, Why: "not wanted"}, fdbpq.ErrWorked,
+		&fdbpq.LostError{Reason: fdbpq.LostReturned}, &fdbpq.LostError{Reason: fdbpq.LostExpired},
+		&fdbpq.LostError{Reason: fdbpq.LostCancelled, Why: "not wanted"}, fdbpq.ErrWorked,
 		fdbpq.ErrHeld, fdbpq.ErrOccupied, fdbpq.ErrLeased, fdbpq.ErrNotLeased, fdbpq.ErrAnotherKey, fdbpq.ErrLeaseRequired, fdbpq.ErrOnlyMin,
 		&fdbpq.PendingError{}, fdbpq.ErrUnkept,
 		fdbpq.ErrFull, fdbpq.ErrNoRoom, fdbpq.ErrRemembered, fdbpq.ErrResults, schedule.ErrTooMany, source.ErrTooMany, link.ErrTooMany,

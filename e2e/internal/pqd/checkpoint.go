@@ -110,7 +110,8 @@ func (c *Checkpoints) life(kills int) {
 // takeAway takes the item from a worker that has been killed: another one would get it when the lease is over.
 func (c *Checkpoints) takeAway(admin *client.Queue, id string) {
 	c.Helper()
-	if err := admin.Revoke(c.Context(), id, client.RevokeOptions{Delay: new(time.Duration(0))}); err != nil && !errors.Is(err, client.ErrNotLeased) && !errors.Is(err, client.ErrUnknownResult) {
+	err := admin.Revoke(c.Context(), id, client.RevokeOptions{Delay: new(time.Duration(0))})
+	if err != nil && !errors.Is(err, client.ErrNotLeased) && !errors.Is(err, client.ErrUnknownResult) {
 		c.Fatal(err)
 	}
 }
