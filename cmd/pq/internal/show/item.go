@@ -231,7 +231,10 @@ func ShownResult(queue, id string, from *client.Result) *Result {
 		Queue: queue, ID: id, Outcome: from.Outcome, FinishedAt: from.FinishedAt, Deliveries: from.Deliveries, Dropped: from.Dropped,
 		DeadReason: from.Reason, DeadLetter: from.DeadLetter, Next: from.Next, NextID: from.NextID,
 	}}
-	if from.Cause != from.Reason {
+	switch {
+	case from.Outcome == protocol.FinishCancelled:
+		r.DeadReason, r.CancelReason = "", from.Reason
+	case from.Cause != from.Reason:
 		r.DeadCause = from.Cause
 	}
 	r.SetBody(from.Body)
