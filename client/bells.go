@@ -25,8 +25,10 @@ type bells struct {
 	rung  []protocol.LostEvent // the last ones, of leases whose items may not have arrived yet
 }
 
-// mostRung bounds the bells that are remembered.
-const mostRung = 64
+const (
+	mostRung    = 64       // bells that are remembered
+	longestBell = 16 << 10 // bytes: no bridge rings with more
+)
 
 // listen hears the bells of the leases that a holder has at a queue, until stop is called. A user who may not subscribe to them hears none,
 // and everything else works.
@@ -62,7 +64,7 @@ func (q *Queue) listen(holder string) (b *bells, stop func()) {
 // one hears of one lease.
 func (b *bells) one(m *nats.Msg) {
 	var e protocol.LostEvent
-	if json.Unmarshal(m.Data, &e) != nil {
+	if len(m.Data) > longestBell || json.Unmarshal(m.Data, &e) != nil || e.Cause == "" {
 		return // forged
 	}
 	b.mu.Lock()

@@ -1237,6 +1237,8 @@ export class PQError extends Error {
   readonly text: string;
   /** Which item of a `pushMany` it is about, from 0. */
   readonly item: number | undefined;
+  /** Of an item whose result was asked for and that goes on: how far it is, `""` if its holder has not said so. */
+  readonly progress: string;
   /** How far a bulk operation came before it. */
   readonly bulk: BulkResult | undefined;
 }

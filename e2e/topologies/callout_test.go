@@ -146,7 +146,7 @@ func TestAuthCallout(t *testing.T) {
 	t.Parallel()
 	reads := []subjects.Verb{subjects.Info, subjects.List, subjects.Get, subjects.Result, subjects.PeekMin, subjects.PeekMax,
 		subjects.Keys, subjects.Key, subjects.Schedules, subjects.Schedule, subjects.Sources, subjects.Links}
-	changes := []subjects.Verb{subjects.Remove, subjects.Move, subjects.Requeue, subjects.Revoke}
+	changes := []subjects.Verb{subjects.Cancel, subjects.Remove, subjects.Move, subjects.Requeue, subjects.Revoke}
 	for v := subjects.AdminConfig; v < subjects.Event; v++ {
 		changes = append(changes, v)
 	}
@@ -157,7 +157,7 @@ func TestAuthCallout(t *testing.T) {
 		"consumer": {"jobs": {subjects.PopMin, subjects.PopMax, subjects.PeekMin, subjects.PeekMax, subjects.Ack}},
 		"requeuer": {"jobs": {subjects.Info}, "jobs-dead": {subjects.List, subjects.Get, subjects.Requeue, subjects.AdminRequeue}},
 		"taker":    {"jobs": {subjects.Link}},
-		"caller":   {"jobs": {subjects.Result}},
+		"caller":   {"jobs": {subjects.Result, subjects.Cancel}},
 		"viewer":   {"jobs": reads},
 		"admin":    {"jobs": slices.Concat(reads, changes)},
 	}

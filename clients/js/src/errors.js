@@ -23,7 +23,7 @@ export const cancelled = "cancelled";
 
 export class PQError extends Error {
   /**
-   * @param {{op: string, queue?: string, code: number, reason?: string, text: string, item?: number, cause?: unknown}} about
+   * @param {{op: string, queue?: string, code: number, reason?: string, text: string, progress?: string, item?: number, cause?: unknown}} about
    */
   constructor(about) {
     const on = about.queue ? `${about.op} ${about.queue}` : about.op;
@@ -34,6 +34,7 @@ export class PQError extends Error {
     this.code = about.code;
     this.reason = about.reason ?? "";
     this.text = about.text;
+    this.progress = about.progress ?? "";
     this.item = about.item;
     /** @type {import("../index.js").BulkResult | undefined} */
     this.bulk = undefined;
@@ -97,8 +98,8 @@ export class NoResultYetError extends PQError {
   name = "NoResultYetError";
 
   /** @param {{id: string, why: PQError, cause?: unknown}} about why: there is no result; cause: nor is it known whether there is one */
-  constructor({ id, why: { op, queue, code, reason }, cause }) {
-    super({ op, queue, code, reason, text: `job ${id} goes on: ask again with result`, cause });
+  constructor({ id, why: { op, queue, code, reason, progress }, cause }) {
+    super({ op, queue, code, reason, progress, text: `job ${id} goes on: ask again with result`, cause });
     this.id = id;
   }
 }
@@ -164,6 +165,7 @@ export function refusalIn(m, op, queue) {
       code: Number(number),
       reason: m.get("PQ-Reason"),
       text: m.get("Nats-Service-Error"),
+      progress: m.get("PQ-Progress"),
       item: itemOf(m),
     });
   }

@@ -29,7 +29,10 @@ test("what becomes of an item", async () => {
   assert.deepEqual([err.op, err.queue, err.id, err.cause], ["result", q.name, id, undefined]);
   assert.equal(err.message, `result ${q.name}: job ${id} goes on: ask again with result (404)`);
   assert.equal((await fails(q.result(id, { wait: 10 }), NoResultYetError, 408)).id, id);
+  assert.equal(err.progress, "");
   const item = await q.pop({ lease: "1m" });
+  await item.report("3 of 9, zu spät");
+  assert.equal((await fails(q.result(id), NoResultYetError, 404, "pending")).progress, "3 of 9, zu spät");
   await item.ack({ result: { json: { boards: 12 } } });
   await fails(item.ack({ result: "again" }), SettledError);
   assert.deepEqual((await q.result(id)).json(), { boards: 12 });

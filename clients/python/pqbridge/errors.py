@@ -41,6 +41,8 @@ class PQError(Exception):
         """Of codes 404, 409, 410 and 429."""
         self.item = item
         """Which item of a push_many it is about, from 0."""
+        self.progress = ""
+        """Of an item whose result was asked for and that goes on: how far it is, if its holder has said so."""
         self.bulk: BulkResult | None = None
         """How far a bulk operation came before it."""
 
@@ -69,9 +71,10 @@ class NoResultYetError(PQError):
     """404 (reason "pending") and 408 of results: the item has not ended, or not within the wait. Of a push_and_wait also 409,
     429, 503 and 504 behind its push, which are the cause. Nothing is wrong with the job: result asks again."""
 
-    def __init__(self, queue: str, code: int, id: str, reason: str = "") -> None:
+    def __init__(self, queue: str, code: int, id: str, reason: str = "", progress: str = "") -> None:
         super().__init__("result", queue, code, f"job {id} goes on: ask again with result", reason)
-        self.args = queue, code, id, reason  # what makes it again, for pickle
+        self.args = queue, code, id, reason, progress  # what makes it again, for pickle
+        self.progress = progress
         self.id = id
         """Of the job."""
 
@@ -176,7 +179,9 @@ def refusal_in(m: Message, op: str, queue: str) -> PQError | None:
         return None
     number = m.get("Nats-Service-Error-Code")
     if number.isdecimal() and len(number) <= 6:
-        return error_of(op, queue, int(number), m.get("Nats-Service-Error"), m.get("PQ-Reason"), _item_of(m))
+        e = error_of(op, queue, int(number), m.get("Nats-Service-Error"), m.get("PQ-Reason"), _item_of(m))
+        e.progress = m.get("PQ-Progress")
+        return e
     if m.no_responders:
         return error_of(op, queue, UNAVAILABLE, NO_BRIDGE)
     return None

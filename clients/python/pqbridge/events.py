@@ -108,9 +108,12 @@ class Events:
         while True:
             m = await self._subscription.next_msg(timeout=None)
             event = _event(m.data)
-            if event is not None:
+            if event is not None and event.type != _BELL:
                 return event
 
+
+# What a bridge says to the holder of a lease, and to nobody else. Consumers hear it by themselves.
+_BELL = "lost"
 
 _NAMES = {"from": "from_time", "to": "to_time"}
 _TIMES = frozenset({"time", "not_before", "from_time", "to_time"})

@@ -91,7 +91,7 @@ async def result(queue: Place, id: str, wait: Duration, timeout: Duration | None
         return (await _Asking(queue, Result.read, "result", queue.subject(f"result.{id}"), selection).run())[0]
     except PQError as err:
         if err.code == TIMEOUT or err.reason == "pending":
-            raise NoResultYetError(queue.name, err.code, id, err.reason) from None
+            raise NoResultYetError(queue.name, err.code, id, err.reason, err.progress) from None
         raise
 
 

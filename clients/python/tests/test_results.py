@@ -83,7 +83,11 @@ class Results(TestCase):
         self.assertEqual((err.op, err.queue, err.id, err.__cause__), ("result", q.name, pushed.id, None))
         err = await self.fails(q.result(pushed.id, wait=0.01), NoResultYetError, 408)
         self.assertEqual((err.id, str(err)), (pushed.id, f"result {q.name}: job {pushed.id} goes on: ask again with result (408)"))
+        self.assertEqual(err.progress, "")
         item = await q.pop(lease="1m")
+        await item.report("3 of 9, zu spät")
+        err = await self.fails(q.result(pushed.id), NoResultYetError, 404, "pending")
+        self.assertEqual(err.progress, "3 of 9, zu spät")
         await item.ack(result='{"boards": 12}')
         await self.fails(item.ack(result="again"), SettledError)
         self.assertEqual((await q.result(pushed.id)).json(), {"boards": 12})
@@ -262,8 +266,8 @@ class BehindAPush(TestCase):
             await self.fails(f.client.queue("jobs").result("i", wait=0.01), kind, code)
 
     async def test_other_processes_get_it(self) -> None:
-        err = pickle.loads(pickle.dumps(NoResultYetError("jobs", 404, "i", "pending")))
-        self.assertEqual((err.id, err.queue, err.code, err.reason, isinstance(err, PQError)), ("i", "jobs", 404, "pending", True))
+        err = pickle.loads(pickle.dumps(NoResultYetError("jobs", 404, "i", "pending", "1/2")))
+        self.assertEqual((err.id, err.queue, err.code, err.reason, err.progress, isinstance(err, PQError)), ("i", "jobs", 404, "pending", "1/2", True))
 
 
 class Settlements(Together):
