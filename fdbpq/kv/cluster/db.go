@@ -279,8 +279,8 @@ type Options struct {
 	Sheds func() bool
 
 	// LogReplica is for a log of which each of Members has a part on its disk. It says why this disk lacks entries
-	// of a generation of the log up to the given entry, or nil. A takeover then needs a majority of members with
-	// sound disks. nil: the disks of members have only copies.
+	// of a generation of the log up to the given entry, or nil, and ErrNoPart if it has no part at all. A takeover then
+	// needs a majority of members with sound disks. nil: the disks of members have only copies.
 	LogReplica func(generation, entry uint64) error
 
 	// Apart is called in a term, at its beginning and every few seconds, while no append is under way and the disks

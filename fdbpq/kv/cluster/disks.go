@@ -63,7 +63,7 @@ func (ds disks) full() error {
 	all, _ := ds.peers.Heard()
 	for _, p := range all {
 		switch {
-		case !p.Runs(peers.LivingFor, time.Now()):
+		case !p.Runs(peers.LivingFor, time.Now()), p.Partless:
 		case p.DiskFull:
 			full = append(full, p.Member)
 		default:

@@ -26,6 +26,9 @@ var (
 	// ErrNoLog: there is no log, or another one has its name. The call did nothing.
 	ErrNoLog = errors.New("cluster: there is no such log")
 
+	// ErrNoPart means that the disk of a member has no part of the log, not even one that lacks entries.
+	ErrNoPart = errors.New("cluster: this disk has no part of the log")
+
 	// ErrNoEntry: nothing was found under the number. It proves nothing: the entry may
 	// have been purged, and a server that lags may not have it yet.
 	ErrNoEntry = errors.New("cluster: no such entry")

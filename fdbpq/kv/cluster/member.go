@@ -31,6 +31,11 @@ type member struct {
 	ledger  ledger
 	self    self
 
+	partless struct {
+		is    atomic.Bool // there is a copy, and this disk has no part of the log
+		since time.Time   // when that was seen first; of the goroutine that keeps claims alone
+	}
+
 	done sync.WaitGroup // what runs in the background
 	wake chan struct{}  // holds a token when the log may have grown
 	hint chan struct{}  // holds a token when the others should hear of a change
@@ -114,6 +119,7 @@ func (a announcer) broadcast(kind peers.Heartbeat) {
 	if a.options.LogReplica != nil {
 		claims := a.ledger.read()
 		h.Claim, h.Knows = &claims.Own, claims.Others
+		h.Partless = a.partless.is.Load()
 	}
 	message, err := json.Marshal(h)
 	if err == nil {

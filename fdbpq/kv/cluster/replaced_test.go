@@ -2,11 +2,12 @@ package cluster_test
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster"
 )
 
 // replace gives a new node the place of a node that is down, on the side of the log. The others are
@@ -112,7 +113,7 @@ func TestNodeWithoutPartOfLog(t *testing.T) {
 		b, c := f.others(a)[0], f.others(a)[1]
 		stranger := &node{w: f.world, name: "d", faults: &faults{}, disk: newDisk(), options: c.options}
 		stranger.options.Name, stranger.options.Members = "d", f.with(c.options.Members, c, stranger)
-		stranger.options.LogReplica = func(_, _ uint64) error { return errors.New("it has none") }
+		stranger.options.LogReplica = func(_, _ uint64) error { return cluster.ErrNoPart }
 		f.down(c)
 		stranger.start()
 		<-time.After(time.Minute)
@@ -127,6 +128,34 @@ func TestNodeWithoutPartOfLog(t *testing.T) {
 		stranger.stop()
 		f.down(a)
 		f.back(a, b)
+		f.goesOn()
+	})
+}
+
+// A node that has no part of the log takes over from nobody, even if its name comes first, and is nobody's successor.
+func TestNodeWithoutPartOfLogTakesOverFromNobody(t *testing.T) {
+	t.Parallel()
+	runFleet(t, 8, func(f *fleet) {
+		a, _ := f.active()
+		stranger := &node{w: f.world, name: "0", faults: &faults{}, disk: newDisk(), options: a.options}
+		stranger.options.Name = "0"
+		stranger.options.LogReplica = func(_, _ uint64) error { return cluster.ErrNoPart }
+		stranger.start()
+		<-time.After(time.Minute)
+		if to, err := a.up().Successor("0"); err == nil {
+			t.Errorf("%s may be the successor, and has no part of the log", to)
+		}
+		for range 2 {
+			leads, _ := f.active()
+			f.down(leads)
+			f.push(5)
+			f.back(leads)
+			f.steady()
+		}
+		if n := stranger.up().Status().Takeovers; n > 0 {
+			t.Errorf("a node without a part of the log has taken over %d times", n)
+		}
+		stranger.stop()
 		f.goesOn()
 	})
 }

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -34,7 +35,9 @@ type Status struct {
 	Takeovers  uint64    // how often this member became active
 	Appends    uint64    // records that this member has written
 	Members    []MemberStatus
-	Minority   error // fewer of Options.Members are there than the log needs, and which ones are away; nil: enough are there
+	Partless   string // what a member is whose disk has no part of the log; "": it has one, or no copy yet
+	Replaced   bool   // this disk had a part of the log once, and has none now
+	Minority   error  // fewer of Options.Members are there than the log needs, and which ones are away; nil: enough are there
 }
 
 // MemberStatus is another member as it was heard last.
@@ -51,6 +54,9 @@ type MemberStatus struct {
 	Version string // of its program
 	Runs    bool   // it was heard within livingFor, and has not ended
 	Away    bool   // it has ended or is lost, or does not run
+
+	Partless bool // its disk has no part of the log
+	Replaced bool // its disk had one once
 }
 
 // Newest is the last entry of its generation of the log that this member knows: in its copy, in the log, or in the
@@ -79,16 +85,31 @@ func statusOf(m *member) Status {
 		Synced: s.synced, Log: s.log, Reached: s.reached(now), Reason: s.reason,
 		CaughtUp:  own.Lives && (len(own.Witnesses) > 0 || len(m.options.Members) < 2) || m.options.LogReplica == nil,
 		Takeovers: s.counts.takeovers, Appends: s.counts.appends,
+		Replaced: m.partless.is.Load() && own.Life > 0,
 	}
+	status.Partless = partless(m.partless.is.Load(), status.Replaced)
 	for _, p := range all {
 		runs := p.Runs(peers.LivingFor, now)
 		status.Members = append(status.Members, MemberStatus{
-			Name: p.Member, Role: p.Role, Generation: p.Generation, Epoch: p.Epoch, Entry: p.Entry, Synced: p.Synced, Reason: p.Objection, Heard: p.Heard,
+			Name: p.Member, Role: p.Role, Generation: p.Generation, Epoch: p.Epoch, Entry: p.Entry, Synced: p.Synced, Heard: p.Heard,
+			Reason:  cmp.Or(p.Objection, partless(p.Partless, p.Replaced())),
 			Version: p.Version, Runs: runs, Away: !runs || slices.Contains(absent, p.Member),
+			Partless: p.Partless, Replaced: p.Replaced(),
 		})
 	}
 	status.Minority = minority(&m.options, status.Members)
 	return status
+}
+
+// partless says what a member without a part of the log is, or nothing.
+func partless(is, replaced bool) string {
+	switch {
+	case replaced:
+		return "its disk has no part of the log any more, since another node has its place: it does not count"
+	case is:
+		return "its disk has no part of the log: it does not count until it has the place of a lost node"
+	}
+	return ""
 }
 
 // minority says how many members are there and which ones are away, if those that are there cannot write the log. What is away for
@@ -96,9 +117,10 @@ func statusOf(m *member) Status {
 func minority(o *Options, others []MemberStatus) error {
 	there, away := 1, []string(nil)
 	for _, m := range others {
-		if m.Away {
+		switch {
+		case m.Away && !m.Replaced:
 			away = append(away, m.Name)
-		} else {
+		case !m.Away && !m.Partless: // otherwise it has nothing of what a majority has
 			there++
 		}
 	}

@@ -24,6 +24,9 @@ type candidate struct{ *tail }
 
 // takeOver makes this member active, unless another member is alive or objects.
 func (c candidate) takeOver(ctx context.Context) (*Term, error) {
+	if c.partless.is.Load() && c.othersStand() {
+		return nil, fmt.Errorf("%w: it is left to members whose disks have the log", errLost)
+	}
 	began := time.Now()
 	c.self.stand()
 	defer c.self.withdraw()
@@ -71,6 +74,15 @@ func (c candidate) takeOver(ctx context.Context) (*Term, error) {
 	}
 	term := c.copy().Begin()
 	return &Term{DB: term, local: term, epoch: c.head.Epoch, written: written, over: make(chan struct{})}, nil
+}
+
+// othersStand reports whether another member with a copy and a part of the log runs and replaces lost ones. If none does,
+// a member without a part of the log is better than none: what it writes is on the disks of others.
+func (c candidate) othersStand() bool {
+	all, _ := c.peers.Heard()
+	return slices.ContainsFunc(all, func(p peers.Peer) bool {
+		return p.Entry > 0 && p.Stands() && !p.Lost && p.Runs(c.options.unconfirmed(), time.Now())
+	})
 }
 
 // overtaken returns the reason for which the log itself keeps this member from becoming active: the log has a newer
@@ -189,6 +201,7 @@ func (k claimKeeper) keep(ctx context.Context) {
 // next returns the claims that the disk should have, and whether other members wait for them.
 func (k claimKeeper) next() (next claims.Ledger, urgent bool) {
 	before, life := k.ledger.read(), ""
+	k.lookForPart(before.Own.Lives)
 	if !before.Own.Lives && k.caughtUp() {
 		var id chain.ID
 		_, _ = rand.Read(id[:]) // it never fails
@@ -205,10 +218,29 @@ func (k claimKeeper) next() (next claims.Ledger, urgent bool) {
 	return before.Next(said, life, k.self.now().head.Entry)
 }
 
+// partlessFor is how long a disk has to lack its part of the log to count as one without: a server that has just started may
+// not have read it yet.
+const partlessFor = 3 * time.Second
+
+// lookForPart notes whether this disk has a part of the log. A member that has begun its life has one.
+func (k claimKeeper) lookForPart(lives bool) {
+	at, now := k.self.now().head, time.Now()
+	switch lacks := !lives && at.Entry > 0 && errors.Is(k.options.LogReplica(at.Generation, 0), ErrNoPart); {
+	case !lacks:
+		k.partless.since = time.Time{}
+	case k.partless.since.IsZero():
+		k.partless.since = now
+	}
+	without := !k.partless.since.IsZero() && now.Sub(k.partless.since) >= partlessFor
+	if k.partless.is.Swap(without) != without {
+		k.announce()
+	}
+}
+
 // hasPart reports whether the disk of a member may have a part of the log. A member that replaced another is
 // missing from the lists of members that have not restarted since.
 func (k claimKeeper) hasPart(p peers.Peer) bool {
-	return slices.Contains(k.options.Members, p.Member) || p.Claim != nil && p.Claim.Lives
+	return !p.Partless && slices.Contains(k.options.Members, p.Member) || p.Claim != nil && p.Claim.Lives
 }
 
 func (k claimKeeper) write(next claims.Ledger) error {
@@ -250,7 +282,7 @@ func (k claimKeeper) doubts() (why, missing string) {
 	run := map[string]claims.Said{k.options.Name: {Claim: &own.Own, Knows: own.Others}}
 	all, _ := k.peers.Heard()
 	for _, p := range all {
-		if p.Runs(peers.LivingFor, time.Now()) && slices.Contains(k.options.Members, p.Member) {
+		if p.Runs(peers.LivingFor, time.Now()) && !p.Partless && slices.Contains(k.options.Members, p.Member) {
 			run[p.Member] = claims.Said{Claim: p.Claim, Knows: p.Knows}
 		}
 	}

@@ -128,7 +128,7 @@ func (r LogReplica) resign(ctx context.Context, stream, to string) error {
 	return nil
 }
 
-// Missing says that the server has no replica of this stream, or one without this entry, or
+// Missing says that the server has no replica of this stream (ErrNoReplica), or one without this entry, or
 // returns nil.
 func (r LogReplica) Missing(stream string, entry uint64) error {
 	all, err := r.Server.Jsz(&server.JSzOptions{Account: logAccount, Streams: true})
@@ -143,8 +143,11 @@ func (r LogReplica) Missing(stream string, entry uint64) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("this node has no replica of the log, so the loss of another one may stop the store: have it take the place of a node that is lost: pq cluster replace <lost node> %s", r.Server.Name())
+	return fmt.Errorf("%w: have it take the place of a node that is lost: pq cluster replace <lost node> %s", ErrNoReplica, r.Server.Name())
 }
+
+// ErrNoReplica means that a server has no replica of a stream, not even one that lacks entries.
+var ErrNoReplica = errors.New("this node has no replica of the log, so the loss of another one may stop the store")
 
 // mending starts a node's server whose files of the group that replicates the list of streams are damaged. Such a server
 // does not start by itself.

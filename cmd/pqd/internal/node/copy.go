@@ -3,12 +3,14 @@ package node
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"strings"
 	"time"
 
+	"github.com/pqbridge/pqbridge/cmd/pqd/internal/broker"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/room"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/settings"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/store"
@@ -55,7 +57,11 @@ func openCopy(l *Log, name, version string, init bool, at *room.Copy) (*cluster.
 	var apart func(ctx context.Context, others []string)
 	if r := l.replica(); l.broker != nil {
 		replica = func(generation, entry uint64) error {
-			return cmp.Or(r.Missing(jetstream.Stream(s.Store.Place, generation), entry), r.Ready())
+			missing := r.Missing(jetstream.Stream(s.Store.Place, generation), entry)
+			if errors.Is(missing, broker.ErrNoReplica) {
+				return fmt.Errorf("%w: %w", cluster.ErrNoPart, missing)
+			}
+			return cmp.Or(missing, r.Ready())
 		}
 		sheds = l.broker.Sheds
 		apart = func(ctx context.Context, others []string) {

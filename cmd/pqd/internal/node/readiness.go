@@ -44,6 +44,8 @@ func (r *readiness) err() error {
 	switch {
 	case status.Role == cluster.Stopped:
 		return fmt.Errorf("store: %s", status.Reason)
+	case missing != nil && status.Replaced: // its server may have no part in anything, so whatever else it waits for does not help
+		return health.Waiting(errReplaced)
 	case status.Minority != nil:
 		return health.Waiting(alone(status))
 	case status.Reason != "":
@@ -72,6 +74,9 @@ func (r *readiness) err() error {
 	}
 	return nil
 }
+
+// errReplaced is what a node waits for that was started again.
+var errReplaced = errors.New("this node has no replica of the log any more, although its disk had one: another node has its place, so it serves nothing, and counts for nothing: stop it for good")
 
 // alone says that too few nodes are there, and what else the node has to say: that may be what an operator has to do.
 func alone(s cluster.Status) error {
@@ -140,7 +145,7 @@ func (v *view) of(s cluster.Status) protocol.Cluster {
 	}
 	all := []protocol.Member{{
 		Node: v.name, Role: protocol.Role(s.Role), Version: v.version,
-		Epoch: s.Epoch, Entry: s.Entry, Synced: s.Synced, Lag: s.Lag(s.Entry), Reason: s.Reason,
+		Epoch: s.Epoch, Entry: s.Entry, Synced: s.Synced, Lag: s.Lag(s.Entry), Reason: cmp.Or(s.Reason, s.Partless),
 	}}
 	for _, o := range s.Members {
 		role := protocol.Role(o.Role)

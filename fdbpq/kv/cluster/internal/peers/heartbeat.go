@@ -40,6 +40,10 @@ type Heartbeat struct {
 	// DiskFull says that the member's disk is nearly full.
 	DiskFull bool `json:"disk_full,omitempty"`
 
+	// Partless says that the member has a copy, and its disk no part of the log: it has not the place of another one yet, or
+	// another one has its place. Members of earlier versions never say so.
+	Partless bool `json:"partless,omitempty"`
+
 	// Sheds says that the active member refuses large requests unread. Members of earlier versions never say so.
 	Sheds bool `json:"sheds,omitempty"`
 

@@ -278,8 +278,12 @@ func (p Peer) Away() bool { return p.Gone || p.silent }
 
 // Stands reports whether a member replaces lost ones.
 func (p Peer) Stands() bool {
-	return (p.Role == Follower || p.Role == Candidate) && p.Objection == ""
+	return (p.Role == Follower || p.Role == Candidate) && p.Objection == "" && !p.Partless
 }
+
+// Replaced reports whether the disk of the member had a part of the log once, and has none now. A new member never had
+// one.
+func (p Peer) Replaced() bool { return p.Partless && p.Claim != nil && p.Claim.Life > 0 }
 
 // Role says what a member does.
 type Role string

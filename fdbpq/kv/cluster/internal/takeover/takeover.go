@@ -173,7 +173,7 @@ func Successor(name string, others []peers.Peer, d time.Duration, now time.Time)
 	furthest := ""
 	var most uint64
 	for _, p := range others {
-		if !p.Runs(d, now) || p.Lost || p.Role != peers.Follower || p.Objection != "" {
+		if !p.Runs(d, now) || p.Lost || p.Role != peers.Follower || !p.Stands() {
 			continue
 		}
 		if p.Member == name {

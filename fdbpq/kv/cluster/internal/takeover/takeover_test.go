@@ -210,6 +210,7 @@ func TestSuccessor(t *testing.T) {
 	hear(peers.Heartbeat{Member: "gone", Role: peers.Follower, Entry: 9, Gone: true}, now.Add(time.Hour))
 	hear(peers.Heartbeat{Member: "candidate", Role: peers.Candidate, Entry: 9}, now.Add(time.Hour))
 	hear(peers.Heartbeat{Member: "objects", Role: peers.Follower, Entry: 9, Objection: "broken"}, now.Add(time.Hour))
+	hear(peers.Heartbeat{Member: "partless", Role: peers.Follower, Entry: 9, Partless: true}, now.Add(time.Hour))
 	others = append(others, peers.Peer{Heartbeat: peers.Heartbeat{Member: "lost", Role: peers.Follower, Entry: 9}, Heard: now.Add(time.Hour), Lost: true})
 	want("", "")
 	hear(peers.Heartbeat{Member: "behind", Role: peers.Follower, Entry: 5}, now.Add(time.Hour))
@@ -217,34 +218,35 @@ func TestSuccessor(t *testing.T) {
 	hear(peers.Heartbeat{Member: "ahead", Role: peers.Follower, Entry: 6}, now.Add(time.Hour))
 	want("", "ahead")
 	want("behind", "behind")
-	for _, name := range []string{"silent", "gone", "candidate", "objects", "lost", "nowhere", "a"} {
+	for _, name := range []string{"silent", "gone", "candidate", "objects", "partless", "lost", "nowhere", "a"} {
 		want(name, "")
 	}
 }
 
 // Of the members that could replace a lost one, the first by name comes first, and the active one last. Members that
-// are lost, silent, gone or stopped are not waited for.
+// are lost, silent, gone or stopped, or have no part of the log, are not waited for.
 func TestTurn(t *testing.T) {
 	t.Parallel()
 	follows := func(name string) peers.Peer {
 		return peers.Peer{Heartbeat: peers.Heartbeat{Member: name, Role: peers.Follower}}
 	}
-	lost, gone, stopped, candidate := follows("a"), follows("a"), follows("a"), follows("a")
-	lost.Lost, gone.Gone, stopped.Role, candidate.Role = true, true, peers.Stopped, peers.Candidate
+	lost, gone, stopped, candidate, partless := follows("a"), follows("a"), follows("a"), follows("a"), follows("a")
+	lost.Lost, gone.Gone, stopped.Role, candidate.Role, partless.Partless = true, true, peers.Stopped, peers.Candidate, true
 	for name, c := range map[string]struct {
 		role    peers.Role
 		others  []peers.Peer
 		members int
 		want    Turn
 	}{
-		"the first":             {peers.Follower, []peers.Peer{follows("d"), follows("e")}, 3, Turn{Rank: 0, OK: true}},
-		"the last":              {peers.Follower, []peers.Peer{follows("a"), follows("b")}, 3, Turn{Rank: 2, OK: true}},
-		"behind a candidate":    {peers.Follower, []peers.Peer{candidate, follows("d")}, 3, Turn{Rank: 1, OK: true}},
-		"the active one":        {peers.Active, []peers.Peer{follows("d"), follows("e")}, 3, Turn{Rank: 2, OK: true}},
-		"behind a lost one":     {peers.Follower, []peers.Peer{lost, follows("d")}, 3, Turn{Lost: []string{"a"}, Rank: 0, OK: true}},
-		"behind one that ended": {peers.Follower, []peers.Peer{gone, follows("d")}, 3, Turn{Rank: 0, OK: true}},
-		"behind one that stops": {peers.Follower, []peers.Peer{stopped, follows("d")}, 3, Turn{Rank: 0, OK: true}},
-		"half of them":          {peers.Follower, []peers.Peer{lost}, 2, Turn{Lost: []string{"a"}}},
+		"the first":                            {peers.Follower, []peers.Peer{follows("d"), follows("e")}, 3, Turn{Rank: 0, OK: true}},
+		"the last":                             {peers.Follower, []peers.Peer{follows("a"), follows("b")}, 3, Turn{Rank: 2, OK: true}},
+		"behind a candidate":                   {peers.Follower, []peers.Peer{candidate, follows("d")}, 3, Turn{Rank: 1, OK: true}},
+		"the active one":                       {peers.Active, []peers.Peer{follows("d"), follows("e")}, 3, Turn{Rank: 2, OK: true}},
+		"behind a lost one":                    {peers.Follower, []peers.Peer{lost, follows("d")}, 3, Turn{Lost: []string{"a"}, Rank: 0, OK: true}},
+		"behind one that ended":                {peers.Follower, []peers.Peer{gone, follows("d")}, 3, Turn{Rank: 0, OK: true}},
+		"behind one that stops":                {peers.Follower, []peers.Peer{stopped, follows("d")}, 3, Turn{Rank: 0, OK: true}},
+		"behind one without a part of the log": {peers.Follower, []peers.Peer{partless, follows("d")}, 3, Turn{Rank: 0, OK: true}},
+		"half of them":                         {peers.Follower, []peers.Peer{lost}, 2, Turn{Lost: []string{"a"}}},
 	} {
 		got := TurnOf("c", c.role, c.others, c.members)
 		if !slices.Equal(got.Lost, c.want.Lost) || got.Rank != c.want.Rank || got.OK != c.want.OK {
