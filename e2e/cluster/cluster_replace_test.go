@@ -3,6 +3,7 @@ package cluster_test
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -120,6 +121,32 @@ func TestReplaceNodeAgain(t *testing.T) {
 	away.Start(t)
 	by.Kill(t)
 	servesAll(t, nodes, by, nats.Name(""), "kept")
+}
+
+// Nodes are lost for good one after the other under load, new ones take their places, and each lost one is started again
+// nevertheless: it serves nothing, and the next one can be replaced as well.
+func TestReplacementsUnderLoad(t *testing.T) {
+	nightly.Only(t, "TestReplaceNode replaces a node, and two replacements take a minute and a half")
+	t.Parallel()
+	c := newCampaignOf(t, func(*rand.Rand) string { return pqd.Replacement })
+	c.Long(t, "replaced", 4, 200, 50, 250)
+	t.Logf("faults: %v", c.Faults)
+}
+
+// TestClusterReplacements is TestReplacementsUnderLoad for as long as -pq.ops says, beside takeovers.
+func TestClusterReplacements(t *testing.T) {
+	t.Parallel()
+	if *pqd.Ops == 0 {
+		t.Skip("no -pq.ops")
+	}
+	c := newCampaignOf(t, func(random *rand.Rand) string {
+		return []string{pqd.Replacement, "SIGKILL of the active node", "pq cluster step-down"}[random.IntN(3)]
+	})
+	for done, round := 0, 0; done < *pqd.Ops && !t.Failed(); round++ {
+		const workers, steps, faults = 8, 250, 4
+		done += c.Long(t, "r"+strings.Repeat("x", round), workers, steps, c.Moments(faults, workers*steps)...)
+		t.Logf("%d operations, faults: %v", done, c.Faults)
+	}
 }
 
 // awaitSilence waits until a node counts as lost. One that was active is silent as soon as another

@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"math/rand/v2"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,21 +16,30 @@ import (
 )
 
 // troubles are all that happen.
-var troubles = []string{"SIGKILL of the active node", "SIGTERM of the active node", "SIGKILL of a follower", "SIGSTOP of the active node", "SIGKILL of two", "a rolling restart", "pq cluster step-down"}
+var troubles = []string{"SIGKILL of the active node", "SIGTERM of the active node", "SIGKILL of a follower", "SIGSTOP of the active node", "SIGKILL of two", "a rolling restart", "pq cluster step-down", pqd.Replacement}
 
 // newClusterCampaign is one with three nodes, to which things happen in the order of
 // troubles.
 func newClusterCampaign(t *testing.T) *pqd.Campaign {
+	next := 0
+	return newCampaignOf(t, func(*rand.Rand) string {
+		next++
+		return troubles[(next-1)%len(troubles)]
+	})
+}
+
+// newCampaignOf is one with three nodes, to which happens what choose says.
+func newCampaignOf(t *testing.T, choose func(*rand.Rand) string) *pqd.Campaign {
 	nodes := testenv.NewNodes(t)
 	c := &pqd.Campaign{
 		URL: nodes.URL(), Random: pqd.Seeded(t), Faults: make(map[string]int),
 		Attempt: 10 * time.Second, // of a machine on which three pqd and others sync to one disk
 	}
 	x := &pqd.NodeFaults{Nodes: nodes, Random: c.Random}
-	next := 0
 	c.Fault = func(t testing.TB) string {
-		next++
-		return x.Happen(t, troubles[(next-1)%len(troubles)])
+		what := x.Happen(t, choose(c.Random))
+		c.Move(nodes.URL()) // one of them may have another address now
+		return what
 	}
 	return c
 }

@@ -30,6 +30,8 @@ type Campaign struct {
 	Faults  map[string]int
 	Attempt time.Duration // for one answer; 0: a second
 
+	moved atomic.Pointer[string] // where clients connect since nodes were replaced; nil: still at URL
+
 	Promises []promise // of the queues, in turn; without any, items have no keys
 	Queues   int       // that were begun
 }
@@ -73,9 +75,17 @@ type histories struct {
 	answers   atomic.Int64
 }
 
+// Move has clients that connect from now on, those of a load that runs too, do so elsewhere.
+func (c *Campaign) Move(url string) { c.moved.Store(&url) }
+
 func (c *Campaign) Dial() func(...nats.Option) (*nats.Conn, error) {
 	url := c.URL
-	return func(options ...nats.Option) (*nats.Conn, error) { return nats.Connect(url, options...) }
+	return func(options ...nats.Option) (*nats.Conn, error) {
+		if moved := c.moved.Load(); moved != nil {
+			return nats.Connect(*moved, options...)
+		}
+		return nats.Connect(url, options...)
+	}
 }
 
 // Begin makes queues with some workers each.

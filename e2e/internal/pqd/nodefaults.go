@@ -32,6 +32,9 @@ const (
 	BothStopped   = "SIGSTOP of the active node, which leads the log"
 )
 
+// Replacement is the loss of a node for good. A new one takes its place, and the lost one comes back nevertheless.
+const Replacement = "pq cluster replace, and the return of the lost node"
+
 // Prepare makes the node that leads the log the active one, or another one the active one, if a fault is about that.
 // Soon behind that the active node hands the log on.
 func (x *NodeFaults) Prepare(t testing.TB, what string) {
@@ -163,6 +166,9 @@ func (x *NodeFaults) Happen(t testing.TB, what string) string {
 		x.Nodes.Active(t, active)
 		x.stay(t)
 		active.Resume(t)
+	case Replacement:
+		x.Hit[0] = []*testenv.Process{active, follower}[x.Random.IntN(2)]
+		x.replace(t, x.Hit[0], x.Random.IntN(2) == 0)
 	default:
 		t.Fatalf("what is %q?", what)
 	}
