@@ -27,11 +27,19 @@ const (
 
 // ring has the numbers of the last steps, of each in its place.
 type ring struct {
-	step   int64 // the latest one, in steps since 1970
+	step   int64 // the latest one
 	points [historySteps + 1][series]uint32
 }
 
-func stepOf(t time.Time) int64 { return t.Unix() / int64(historyStep/time.Second) }
+// stepOf is the number of a step: full minutes of the wall clock. They go on when it is set back, or the steps of the last hour
+// would be those of one to come, and what happens until then would count for none. The lock is held.
+func (s *Statistics) stepOf(now time.Time) int64 {
+	if back := now.Sub(s.looked) - now.Round(0).Sub(s.looked.Round(0)); back >= historyStep {
+		s.setBack += int64((back + historyStep - 1) / historyStep)
+	}
+	s.looked = now
+	return now.Unix()/int64(historyStep/time.Second) + s.setBack
+}
 
 // at returns the numbers of a step, and forgets steps that are too old by then; nil if the step itself is.
 func (r *ring) at(step int64) *[series]uint32 {
@@ -61,9 +69,9 @@ func (r *ring) set(step int64, what int, n int64) {
 	}
 }
 
-// past returns a number of the steps that are over, the oldest first.
-func (r *ring) past(now time.Time, what int) []int64 {
-	r.at(stepOf(now))
+// past returns a number of the steps before one, the oldest first.
+func (r *ring) past(step int64, what int) []int64 {
+	r.at(step)
 	all := make([]int64, historySteps)
 	for i := range all {
 		all[i] = int64(r.points[(r.step-historySteps+int64(i))%(historySteps+1)][what])
@@ -72,9 +80,9 @@ func (r *ring) past(now time.Time, what int) []int64 {
 }
 
 // lengths returns a length of a queue after each of these steps, nil where it is unknown.
-func (r *ring) lengths(now time.Time, what int) []*int64 {
+func (r *ring) lengths(step int64, what int) []*int64 {
 	all := make([]*int64, historySteps)
-	for i, n := range r.past(now, what) {
+	for i, n := range r.past(step, what) {
 		if n > 0 {
 			all[i] = new(n - 1)
 		}
@@ -85,11 +93,11 @@ func (r *ring) lengths(now time.Time, what int) []*int64 {
 // Lengths are how many items a queue has in each state.
 type Lengths struct{ Ready, Leased, Delayed int64 }
 
-// history returns the part that all histories have: the flows.
-func (r *ring) history(now time.Time) *protocol.History {
+// history returns the part that all histories have: the flows before a step.
+func (s *Statistics) history(r *ring, step int64) *protocol.History {
 	return &protocol.History{
-		Step: historyStep.Seconds(), End: time.Unix(stepOf(now)*int64(historyStep/time.Second), 0).UTC(),
-		Push: r.past(now, int(FlowIn)), Pop: r.past(now, int(FlowOut)), Settle: r.past(now, int(FlowSettled)), Nacked: r.past(now, int(FlowFailed)),
+		Step: historyStep.Seconds(), End: time.Unix((step-s.setBack)*int64(historyStep/time.Second), 0).UTC(),
+		Push: r.past(step, int(FlowIn)), Pop: r.past(step, int(FlowOut)), Settle: r.past(step, int(FlowSettled)), Nacked: r.past(step, int(FlowFailed)),
 	}
 }
 
@@ -102,8 +110,9 @@ func (s *Statistics) QueueHistory(queue string) *protocol.History {
 	if q := s.queues[queue]; q != nil {
 		r = &q.ring
 	}
-	h := r.history(now)
-	h.Ready, h.Leased, h.Delayed = r.lengths(now, ofReady), r.lengths(now, ofLeased), r.lengths(now, ofDelayed)
+	step := s.stepOf(now)
+	h := s.history(r, step)
+	h.Ready, h.Leased, h.Delayed = r.lengths(step, ofReady), r.lengths(step, ofLeased), r.lengths(step, ofDelayed)
 	return h
 }
 
@@ -112,8 +121,9 @@ func (s *Statistics) History() *protocol.History {
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	h := s.all.history(now)
-	h.Failed, h.Dead, h.LeasesLost = s.all.past(now, ofFailed), s.all.past(now, ofDead), s.all.past(now, ofLeasesLost)
+	step := s.stepOf(now)
+	h := s.history(&s.all, step)
+	h.Failed, h.Dead, h.LeasesLost = s.all.past(step, ofFailed), s.all.past(step, ofDead), s.all.past(step, ofLeasesLost)
 	return h
 }
 
@@ -135,7 +145,7 @@ func (s *Statistics) EndStep() (active []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for what, n := range map[int]int64{ofFailed: failed, ofDead: tally[Dead], ofLeasesLost: tally[LeasesLost]} {
-		s.all.count(stepOf(now)-1, what, n-s.noted[what])
+		s.all.count(s.stepOf(now)-1, what, n-s.noted[what])
 		s.noted[what] = n
 	}
 	for name, q := range s.queues {
@@ -163,7 +173,7 @@ func (s *Statistics) SetLengths(looked []string, found map[string]Lengths) {
 			s.forget(name)
 		default:
 			for what, n := range map[int]int64{ofReady: l.Ready, ofLeased: l.Leased, ofDelayed: l.Delayed} {
-				q.ring.set(stepOf(now)-1, what, n+1)
+				q.ring.set(s.stepOf(now)-1, what, n+1)
 			}
 		}
 	}

@@ -26,11 +26,13 @@ type Statistics struct {
 	late    *prometheus.HistogramVec // schedules
 	clock   atomic.Int64             // of schedules, from this machine's, in nanoseconds
 
-	mu     sync.Mutex
-	queues map[string]*flows
-	recent *list.List    // their names, those that were active last at its end
-	all    ring          // of all queues together
-	noted  [series]int64 // the failures that its steps have counted
+	mu      sync.Mutex
+	queues  map[string]*flows
+	recent  *list.List    // their names, those that were active last at its end
+	all     ring          // of all queues together
+	noted   [series]int64 // the failures that its steps have counted
+	looked  time.Time     // at the clocks
+	setBack int64         // by how many steps the wall clock was
 }
 
 // VerbStats counts the requests of a verb.
@@ -110,7 +112,7 @@ var kindNames = [...]string{"push", "import", "pop", "change", "read"}
 
 // NewStatistics counts the work on verbs with these names, and the events of up to queues single queues.
 func NewStatistics(verbs []string, queues int) *Statistics {
-	s := &Statistics{Queues: newPerQueue(queues), queues: make(map[string]*flows), recent: list.New()}
+	s := &Statistics{Queues: newPerQueue(queues), queues: make(map[string]*flows), recent: list.New(), looked: time.Now()}
 	s.latency = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "pq_request_seconds", Help: "Time from a request's arrival to its answer, without the time it waited for something to arrive.",
 		Buckets: prometheus.ExponentialBuckets(0.0001, 2.5, 12),
@@ -223,7 +225,7 @@ func (s *Statistics) Moved(queue string, f Flow, n int) {
 
 func (s *Statistics) moved(q *flows, f Flow, n int, now time.Time) {
 	q.rates[f].add(n, now)
-	step := stepOf(now)
+	step := s.stepOf(now)
 	q.ring.count(step, int(f), int64(n))
 	s.all.count(step, int(f), int64(n))
 }
