@@ -88,40 +88,68 @@ func lookAtSources() error {
 	})
 }
 
-// programs are the programs that tests of this process have asked for, by their directories. Each is built once: a
+// programs are the programs that tests of this process have asked for, by their directories or names. Each is built once: a
 // program that runs cannot be written.
 var programs sync.Map
 
 // built is the path of a program of this repository.
 func built(dir string) (string, error) {
-	once, _ := programs.LoadOrStore(dir, sync.OnceValues(func() (string, error) { return build(dir) }))
-	return once.(func() (string, error))()
+	return once(dir, func() (string, error) { return build(dir) })
+}
+
+func once(name string, build func() (string, error)) (string, error) {
+	path, _ := programs.LoadOrStore(name, sync.OnceValues(build))
+	return path.(func() (string, error))()
 }
 
 // Build builds a program of this repository and returns its path. go test -short leaves out the tests that need one.
 func Build(t testing.TB, dir string) string {
 	t.Helper()
+	return use(t, func() (string, error) { return built(dir) })
+}
+
+// BuildAs builds a program under another name, with flags of go build that change it.
+func BuildAs(t testing.TB, name, dir string, flags func() ([]string, error)) string {
+	t.Helper()
+	return use(t, func() (string, error) {
+		return once(name, func() (string, error) {
+			more, err := flags()
+			if err != nil {
+				return "", err
+			}
+			return link(dir, name, more...)
+		})
+	})
+}
+
+func use(t testing.TB, build func() (string, error)) string {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("it starts a program, which -short leaves out")
 	}
-	path, err := built(dir)
+	path, err := build()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return path
 }
 
-// build builds a program, with the race detector if the tests have it. go run keeps linked programs in its cache,
-// unlike go build, so only one package links a program that the tests of several need.
+// build builds a program, unless the caller of the tests has.
 func build(dir string) (string, error) {
-	if binaries == "" {
-		return "", errors.New("this package's TestMain does not call testenv.Main")
-	}
 	if given != "" { // go test would note a look at the file, which each build writes anew
 		return filepath.Join(given, filepath.Base(dir)), nil
 	}
-	program := filepath.Join(binaries, filepath.Base(dir))
-	args := []string{"run", "-exec", "cp"}
+	return link(dir, filepath.Base(dir))
+}
+
+// link builds a program, with the race detector if the tests have it. go run keeps linked programs in its cache,
+// unlike go build, so only one package links a program that the tests of several need.
+func link(dir, name string, flags ...string) (string, error) {
+	if binaries == "" {
+		return "", errors.New("this package's TestMain does not call testenv.Main")
+	}
+	program := filepath.Join(binaries, name)
+	args := append([]string{"run", "-exec", "cp"}, flags...)
 	if raceDetector {
 		args = append(args, "-race")
 	}
