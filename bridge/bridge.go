@@ -288,7 +288,7 @@ func (b *Bridge) end(ctx context.Context) error {
 	)
 	b.sources.Stop()
 	b.receiver.Close()
-	b.workers.stop()
+	err = errors.Join(err, b.workers.end(ctx))
 	b.peers.Owners.Stop()
 	b.survey.Stop()
 	b.asker.Stop()

@@ -13,6 +13,8 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pqbridge/pqbridge/bridge"
+	"github.com/pqbridge/pqbridge/fdbpq"
+	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
@@ -279,5 +281,43 @@ func TestDrainLeavesNoSettlementUnanswered(t *testing.T) {
 	c.accepted(c.next(held))
 	if err := <-drained; err != nil {
 		t.Error(err)
+	}
+}
+
+// A drain waits for a transaction that has an item for a waiting pop.
+func TestDrainWaitsForWhoHasAnItem(t *testing.T) {
+	t.Parallel()
+	db := &slow{DB: faulty(t), blocked: make(chan struct{})}
+	server, store := testenv.NATS(t), testenv.OpenStore(t, db, fdbpq.Options{})
+	b, err := bridge.Start(t.Context(), server.Connect(t, bridge.ConnectOptions(nil)...), store, bridge.Patient(bridge.Options{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &client{TB: t, Conn: server.Connect(t), env: &testenv.Bridged{NATS: server, Store: store, Bridge: b}}
+	past, err := fdbpq.Open(t.Context(), db.DB, fdbpq.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	waiter := c.send("pq.jobs.pop.min", "", "PQ-Wait", forever)
+	c.waiting("jobs", 1)
+	release := db.blockNext()
+	err = past.Session().Update(t.Context(), func(tx kv.Tx) error {
+		_, err := past.Queue("jobs").Push(tx, fdbpq.NewItem{Payload: []byte("x")})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	db.awaitBlocked(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	drained := make(chan error)
+	go func() { drained <- b.Drain(ctx) }()
+	if err := <-drained; err == nil || !strings.Contains(err.Error(), "work has not ended") {
+		t.Errorf("error %v, want that work has not ended", err)
+	}
+	release()
+	if m := c.next(waiter); string(m.Data) != "x" {
+		t.Errorf("%q, %v", m.Data, m.Header)
 	}
 }

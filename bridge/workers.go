@@ -1,6 +1,9 @@
 package bridge
 
 import (
+	"context"
+	"fmt"
+
 	"github.com/pqbridge/pqbridge/bridge/internal/desk"
 	"github.com/pqbridge/pqbridge/bridge/internal/edits"
 	"github.com/pqbridge/pqbridge/bridge/internal/listening"
@@ -95,6 +98,25 @@ func (ws *workers) servePops(queue string) { ws.pop.Wake(turns.Key{Kind: partPop
 func (ws *workers) stop() {
 	for _, kind := range ws.all() {
 		kind.Stop()
+	}
+}
+
+// end ends the workers, and waits for work that nothing else waits for: a pop that waits is not in flight, and a transaction may just have
+// an item for it, which would be lost if its answer came too late to be sent.
+func (ws *workers) end(ctx context.Context) error {
+	ws.stop()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for _, kind := range ws.all() {
+			kind.Wait()
+		}
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("drain: work has not ended: %w", ctx.Err())
 	}
 }
 
