@@ -379,10 +379,44 @@ func TestCancelOnHangUp(t *testing.T) {
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	go func() { <-k.begun; cancel() }()
+	if _, err := w.NATS.Connect(t).Subscribe("pq.jobs.result.*", func(*nats.Msg) { cancel() }); err != nil {
+		t.Fatal(err)
+	}
 	_, err := w.queue.PushAndWait(ctx, []byte("x"))
 	if !errors.Is(err, client.ErrNoResultYet) {
 		t.Errorf("without the option: %v", err)
+	}
+}
+
+// A caller may hang up before it knows the id of its item, which is cancelled all the same.
+func TestHangUpBeforeTheAnswerOfThePush(t *testing.T) {
+	t.Parallel()
+	ctx, hangUp := context.WithCancel(t.Context())
+	c := fake(t, func(m *nats.Msg, _ int) *nats.Msg {
+		switch parts := strings.Split(m.Subject, "."); {
+		case parts[2] == "push":
+			hangUp()
+			return &nats.Msg{Data: []byte(`{"type":"io.pq.v1.push_response","stream":"jobs","seq":1,"id":"i"}`)}
+		case parts[2] == "cancel" && parts[3] == "i":
+			return &nats.Msg{Data: []byte(`{"id":"i","outcome":"cancelled","deliveries":0}`)}
+		}
+		return nil
+	})
+	if _, err := c.Queue("jobs").PushAndWait(ctx, nil, client.CancelOnHangUp()); !errors.Is(err, client.ErrCancelled) || !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if _, err := c.Queue("jobs").PushAndWait(ctx, nil, client.CancelOnHangUp()); errors.Is(err, client.ErrCancelled) || !errors.Is(err, context.Canceled) {
+		t.Errorf("hung up before: %v", err)
+	}
+	nc := testenv.NATS(t).Connect(t)
+	unanswered, hangUp := context.WithTimeout(t.Context(), time.Hour)
+	defer hangUp()
+	if _, err := nc.Subscribe("pq.jobs.push", func(*nats.Msg) { hangUp() }); err != nil {
+		t.Fatal(err)
+	}
+	impatient := newClient(t, nc, client.Timeout(time.Millisecond))
+	if _, err := impatient.Queue("jobs").PushAndWait(unanswered, nil, client.CancelOnHangUp()); !errors.Is(err, context.Canceled) || !errors.Is(err, client.ErrUnknownResult) {
+		t.Errorf("without an answer: %v", err)
 	}
 }
 

@@ -80,11 +80,15 @@ func (q *Queue) PushAndWait(ctx context.Context, payload []byte, opts ...PushOpt
 }
 
 func (q *Queue) pushAndWait(ctx context.Context, payload []byte, opts []PushOption) (id string, r *Result, err error) {
-	pushed, err := q.Push(ctx, payload, append([]PushOption{ResultTTL(awaitedFor)}, opts...)...)
+	push, patient := q.Push, hangsUp(opts)
+	if patient {
+		push = q.pushPatiently
+	}
+	pushed, err := push(ctx, payload, append([]PushOption{ResultTTL(awaitedFor)}, opts...)...)
 	if err != nil {
 		return "", nil, err
 	}
-	if r, err = q.AwaitResult(ctx, pushed.ID, forever); err != nil && ctx.Err() != nil && hangsUp(opts) {
+	if r, err = q.AwaitResult(ctx, pushed.ID, forever); err != nil && ctx.Err() != nil && patient {
 		r, err = q.hangUp(ctx, pushed.ID, err)
 	}
 	return pushed.ID, r, err
@@ -101,6 +105,29 @@ func hangsUp(opts []PushOption) bool {
 		set(&p)
 	}
 	return p.hangsUp
+}
+
+// pushPatiently waits for the answer of a push also when ctx has ended, as long as for that of any request: without it nobody knows which
+// item to cancel.
+func (q *Queue) pushPatiently(ctx context.Context, payload []byte, opts ...PushOption) (Pushed, error) {
+	if ctx.Err() != nil {
+		return q.Push(ctx, payload, opts...)
+	}
+	lasting, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	if deadline, has := ctx.Deadline(); has {
+		lasting, cancel = context.WithDeadline(lasting, deadline.Add(q.client.patience.timeout))
+		defer cancel()
+	}
+	defer context.AfterFunc(ctx, func() {
+		timer := time.AfterFunc(q.client.patience.timeout, cancel)
+		context.AfterFunc(lasting, func() { timer.Stop() })
+	})()
+	pushed, err := q.Push(lasting, payload, opts...)
+	if err != nil && ctx.Err() != nil {
+		err = fmt.Errorf("%w: %w", ctx.Err(), err)
+	}
+	return pushed, err
 }
 
 // hangUp cancels an item whose caller does not wait for it any longer. late is the error of the wait.

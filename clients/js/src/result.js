@@ -99,7 +99,9 @@ export async function pushAndWait(queue, payload, given) {
   const hangsUp = flag(cancelOnHangUp, "cancelOnHangUp");
   const lasts = duration(wait, "wait");
   const { timeout, signal, resultTtl = keptFor } = options;
-  const { id } = await push(queue.client, queue.name, payload, { ...options, resultTtl });
+  // Who may cancel the item has to know its id, so the push is answered first, whatever the signal says by then.
+  if (hangsUp) signal?.throwIfAborted();
+  const { id } = await push(queue.client, queue.name, payload, { ...options, resultTtl, signal: hangsUp ? undefined : signal });
   try {
     return await result(queue, id, { wait: lasts, signal, timeout: timeout === undefined ? undefined : duration(timeout, "timeout") + lasts });
   } catch (err) {

@@ -394,9 +394,25 @@ test("a hang-up that is not heard says that the job may go on", async () => {
   }
 });
 
-test("who hangs up before the push is done cancels nothing", async () => {
+test("who hangs up before the push is answered cancels its item", async () => {
   const cut = new AbortController();
-  const { client: c, requests } = await fake(() => void cut.abort(new Error("enough")), { askAgainAfter: patience });
-  await fails(c.queue("jobs").pushAndWait("x", { wait: "1h", cancelOnHangUp: true, signal: cut.signal }), UnknownResultError, 504);
-  assert.deepEqual(requests.map(({ verb }) => verb), ["jobs.push"]);
+  const { client: c, requests } = await fake((verb) => {
+    cut.abort(new Error("enough"));
+    return verb === "jobs.push" ? pushed() : hungUp("cancelled", { finished_at: at });
+  });
+  const options = { wait: "1h", cancelOnHangUp: true, signal: cut.signal };
+  const { why } = await fails(c.queue("jobs").pushAndWait("x", options), ItemCancelledError, 410, "cancelled");
+  assert.equal(why, "the caller has hung up: enough");
+  const verbs = requests.map(({ verb }) => verb).filter((verb) => verb !== "jobs.result.i");
+  assert.deepEqual(verbs, ["jobs.push", "jobs.cancel.i"]);
+  requests.length = 0;
+  await assert.rejects(c.queue("jobs").pushAndWait("x", options), { message: "enough" });
+  assert.deepEqual(requests, []);
+});
+
+test("a push without an answer cancels nothing", async () => {
+  const { client: c, requests } = await fake(() => undefined, { timeout: 1, askAgainAfter: patience });
+  const { signal } = new AbortController();
+  await fails(c.queue("jobs").pushAndWait("x", { wait: "1h", cancelOnHangUp: true, signal }), UnknownResultError, 504);
+  assert.ok(requests.every(({ verb }) => verb === "jobs.push"));
 });

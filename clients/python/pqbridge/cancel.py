@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -12,6 +12,7 @@ from .core import Place
 from .duration import Duration, shown, time_of
 from .errors import LEASE_LOST, ItemCancelledError, NoResultYetError, PQError, unreadable
 from .mailbox import background
+from .pushed import Pushed
 from .result import Outcome, Result, result
 from .subjects import check_id
 from .values import cut
@@ -44,16 +45,22 @@ async def cancel(queue: Place, id: str, reason: str, spare_leased: bool, timeout
         raise unreadable("cancel", queue.name, str(answer).encode(), cause) from cause
 
 
-async def or_hang_up(queue: Place, id: str, waits: Awaitable[Result]) -> Result:
+async def or_hang_up(queue: Place, pushing: Awaitable[Pushed], waits: Callable[[str], Awaitable[Result]]) -> Result:
     """The result of an item that is cancelled when the wait for it ends before."""
+    push = asyncio.ensure_future(pushing)
     try:
-        return await waits
+        return await waits((await asyncio.shield(push)).id)
     except NoResultYetError as late:
-        return await _hang_up(queue, id, late)
+        return await _hang_up(queue, late.id, late)
     except asyncio.CancelledError:
         # Who is cancelled waits no longer than for this. Cancelled again, it goes on alone.
-        await asyncio.wait({background(cancel(queue, id, _hung_up("its task was cancelled"), False, None))})
+        await asyncio.wait({background(_undo(queue, push))})
         raise
+
+
+async def _undo(queue: Place, push: Awaitable[Pushed]) -> None:
+    """Cancels an item, whose id is not known before its push is answered."""
+    await cancel(queue, (await push).id, _hung_up("its task was cancelled"), False, None)
 
 
 def _hung_up(why: str) -> str:

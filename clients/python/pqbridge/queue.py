@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Union
 
@@ -99,9 +99,12 @@ class Queue(Place):
         item a client that was away gets the result. timeout is of the push, and of the wait on top of its time."""
         lasts, timeout = seconds(wait, "wait"), options.get("timeout")
         options.setdefault("result_ttl", _RESULT_TTL)
-        done = await self.push(payload, **options)
-        waits = result_of_push(self, done.id, lasts, None if timeout is None else seconds(timeout, "timeout") + lasts)
-        return await (or_hang_up(self, done.id, waits) if cancel_on_hang_up else waits)
+        pushing = self.push(payload, **options)
+
+        def waits(id: str) -> Awaitable[Result]:
+            return result_of_push(self, id, lasts, None if timeout is None else seconds(timeout, "timeout") + lasts)
+
+        return await (or_hang_up(self, pushing, waits) if cancel_on_hang_up else waits((await pushing).id))
 
     async def result(self, id: str, *, wait: Duration = 0, timeout: Duration | None = None) -> Result:
         """What became of an item, by its id. wait: how long to wait for its end; any time, in several requests. It fails with

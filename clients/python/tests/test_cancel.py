@@ -414,6 +414,19 @@ class HangUps(TestCase):
         await ends(consumer)
         self.assertEqual(errors, [f"cancelled: {found.reason}"])
 
+    async def test_before_the_push_is_answered(self) -> None:
+        """The item is cancelled once its id is known, before the task ends."""
+        said: dict[str, Answer] = {}
+        f = await self.fake(lambda verb, n, m: said.get(verb), ask_again_after=PATIENCE)
+        asked = asyncio.create_task(f.client.queue("jobs").push_and_wait("x", wait="1h", cancel_on_hang_up=True))
+        await self.until("it is pushed", lambda: f.requests)
+        asked.cancel()
+        _, push = f.requests[0]
+        said["jobs.cancel.i"] = Answer(body='{"id": "i", "outcome": "cancelled", "priority": 0, "deliveries": 0}')
+        await f.bridge.publish(push.reply, PUSHED.body.encode())
+        await self.fails(asked, asyncio.CancelledError)
+        self.assertEqual(f.verbs, ["jobs.push", "jobs.cancel.i"])
+
     async def test_twice(self) -> None:
         """Who is cancelled again does not wait for the answer."""
         f = await self.fake(lambda verb, n, m: PUSHED if "push" in verb else None)
