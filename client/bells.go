@@ -20,45 +20,64 @@ import (
 // purged a queue. A bell proves nothing. It has the client extend the lease now, and not only when the time has come, and the answer to
 // that tells whether the lease is lost. So a bell that is forged, late, doubled or lost changes when the client learns something, and not what.
 type bells struct {
-	mu    sync.Mutex
-	holds map[string]*hold     // by the ids of their items
-	rung  []protocol.LostEvent // the last ones, of leases whose items may not have arrived yet
+	client *Client
+
+	mu      sync.Mutex
+	holds   map[string]*hold     // by the ids of their items
+	rung    []protocol.LostEvent // the last ones, of leases whose items may not have arrived yet
+	subs    []*nats.Subscription
+	stopped bool
 }
 
 const (
 	mostRung    = 64       // bells that are remembered
 	longestBell = 16 << 10 // bytes: no bridge rings with more
+
+	ringEvery = time.Second // bounds how often bells extend one lease
 )
 
-// listen hears the bells of the leases that a holder has at a queue, until stop is called. A user who may not subscribe to them hears none,
-// and everything else works.
-func (q *Queue) listen(holder string) (b *bells, stop func()) {
-	b = &bells{holds: make(map[string]*hold)}
-	c := q.client
-	var once sync.Once
-	var subs []*nats.Subscription
-	stop = func() {
-		once.Do(func() {
-			for _, sub := range subs {
-				c.denials.forget(sub.Subject, b)
-				_ = sub.Unsubscribe() // the connection may be closed
-			}
-		})
-	}
+// listen hears the bells of the leases that a holder has at a queue, until stop. A user who may not subscribe to them hears none, and
+// everything else works.
+func (q *Queue) listen(holder string) *bells {
+	b := &bells{client: q.client, holds: make(map[string]*hold)}
 	for event, hear := range map[string]nats.MsgHandler{protocol.BellOf(holder): b.one, protocol.EventPurged: b.all} {
 		subject, err := q.subject(subjects.Subject{Verb: subjects.Event, Event: event})
 		if err != nil {
 			continue // no request of the queue has a subject either
 		}
-		c.denials.expect(c.nc, subject, b, stop)
-		sub, err := c.nc.Subscribe(subject, hear)
-		if err != nil {
-			c.denials.forget(subject, b)
-			continue
+		b.client.denials.expect(b.client.nc, subject, b)
+		if sub, err := b.client.nc.Subscribe(subject, hear); err == nil {
+			b.keep(sub)
+		} else {
+			b.client.denials.forget(subject, b)
 		}
-		subs = append(subs, sub)
 	}
-	return b, stop
+	return b
+}
+
+// keep keeps a subscription until stop. The server may have refused the other one meanwhile, which stops both.
+func (b *bells) keep(sub *nats.Subscription) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.subs = append(b.subs, sub); b.stopped {
+		b.end()
+	}
+}
+
+// stop hears nothing any more. It may be called again.
+func (b *bells) stop() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.stopped = true
+	b.end()
+}
+
+func (b *bells) end() {
+	for _, sub := range b.subs {
+		b.client.denials.forget(sub.Subject, b)
+		_ = sub.Unsubscribe() // the connection may be closed
+	}
+	b.subs = nil
 }
 
 // one hears of one lease.
@@ -119,13 +138,13 @@ func (b *bells) enter(h *hold) (leave func()) {
 type denials struct {
 	mu       sync.Mutex
 	watched  bool
-	expected map[string]map[*bells]func() // by subject: what ends its subscriptions. A refusal may come after they have ended
+	expected map[string]map[*bells]bool // by subject: who hears it. A refusal may come after they have stopped
 }
 
 // mostExpected bounds the subjects that are remembered although nobody hears them any more.
 const mostExpected = 1000
 
-func (d *denials) expect(nc *nats.Conn, subject string, b *bells, stop func()) {
+func (d *denials) expect(nc *nats.Conn, subject string, b *bells) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.watched {
@@ -138,7 +157,7 @@ func (d *denials) expect(nc *nats.Conn, subject string, b *bells, stop func()) {
 		})
 	}
 	if d.expected == nil {
-		d.expected = make(map[string]map[*bells]func())
+		d.expected = make(map[string]map[*bells]bool)
 	}
 	for other, of := range d.expected {
 		if len(d.expected) < mostExpected {
@@ -149,9 +168,9 @@ func (d *denials) expect(nc *nats.Conn, subject string, b *bells, stop func()) {
 		}
 	}
 	if d.expected[subject] == nil {
-		d.expected[subject] = make(map[*bells]func())
+		d.expected[subject] = make(map[*bells]bool)
 	}
-	d.expected[subject][b] = stop
+	d.expected[subject][b] = true
 }
 
 func (d *denials) forget(subject string, b *bells) {
@@ -160,28 +179,25 @@ func (d *denials) forget(subject string, b *bells) {
 	delete(d.expected[subject], b)
 }
 
-// took reports whether an error is such a refusal, and ends the subscriptions.
+// took reports whether an error is such a refusal, and stops those who asked for the subject.
 func (d *denials) took(err error) bool {
 	if !errors.Is(err, nats.ErrPermissionViolation) {
 		return false
 	}
-	var stops []func()
+	var hearers []*bells
 	expected := false
 	d.mu.Lock()
 	for subject, of := range d.expected {
 		if strings.Contains(err.Error(), `Subscription to "`+subject+`"`) {
-			expected, stops = true, slices.AppendSeq(stops, maps.Values(of))
+			expected, hearers = true, slices.AppendSeq(hearers, maps.Keys(of))
 		}
 	}
 	d.mu.Unlock()
-	for _, stop := range stops {
-		stop()
+	for _, b := range hearers {
+		b.stop()
 	}
 	if expected {
 		slog.Debug("a consumer hears only from its next extension that somebody else has ended its lease: its user may not subscribe to the events of its queue", "error", err)
 	}
 	return expected
 }
-
-// ringEvery bounds how often bells extend one lease.
-const ringEvery = time.Second

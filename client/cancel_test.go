@@ -348,6 +348,19 @@ func TestConsumerWithoutTheRightToEvents(t *testing.T) {
 	}
 }
 
+// The server may refuse one subscription before the client has the other one, which ends with it all the same.
+func TestSubscriptionBehindARefusal(t *testing.T) {
+	t.Parallel()
+	nc := testenv.NATS(t).Connect(t)
+	sub, err := nc.SubscribeSync("events")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if newClient(t, nc).StoppedBells()(sub); sub.IsValid() {
+		t.Error("the subscription stays")
+	}
+}
+
 // A caller that does not wait any longer cancels its item, and the handler that works on it hears that. The result of an item that ends
 // just then counts.
 func TestCancelOnHangUp(t *testing.T) {

@@ -156,9 +156,8 @@ func (q *Queue) consume(ctx context.Context, handle work, o ConsumeOptions) erro
 	waits := &inbox{mailbox: q.client.mailbox}
 	defer context.AfterFunc(ctx, waits.close)()
 	pops := c.popOptions(waits)
-	var hang func()
-	c.bells, hang = q.listen(holderOf(pops))
-	defer hang()
+	c.bells = q.listen(holderOf(pops))
+	defer c.bells.stop()
 	c.asks = newAsks(c, pops)
 	var workers sync.WaitGroup
 	for range max(1, o.Workers) {

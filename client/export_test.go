@@ -16,6 +16,13 @@ func (c *Client) LeaveMargin(d time.Duration) { c.patience.margin = d }
 // ConfirmWithin makes the client keep what it has waited for and pops for good for d.
 func (c *Client) ConfirmWithin(d time.Duration) { c.patience.confirm = d }
 
+// StoppedBells have stopped, and keep the subscriptions that come behind that.
+func (c *Client) StoppedBells() (keep func(*nats.Subscription)) {
+	b := &bells{client: c}
+	b.stop()
+	return b.keep
+}
+
 // ExtendOften makes the client extend each lease n times within its length.
 func (c *Client) ExtendOften(n int) { c.patience.extend = n }
 
