@@ -20,11 +20,7 @@ type Removed struct {
 
 // Remove removes an item, whatever its state. A lease of the item is lost. ErrHeld: a link holds the item.
 func (q Queue) Remove(tx kv.Tx, id ID) (Removed, error) {
-	qtx, err := q.begin(tx)
-	if err != nil || qtx == nil {
-		return Removed{}, err
-	}
-	l, err := qtx.locate(tx, id)
+	qtx, l, err := q.beginAt(tx, id)
 	if err != nil || l == nil {
 		return Removed{}, err
 	}
@@ -59,13 +55,9 @@ var ErrWorked = errors.New("the item is leased")
 // and why. A lease of the item is lost. Of an item that has ended before, Cancel says how, if the queue keeps that, and changes nothing.
 // A store without room for new items keeps no reason. ErrHeld: a link holds the item.
 func (q Queue) Cancel(tx kv.Tx, id ID, c Cancellation) (Cancelled, error) {
-	qtx, err := q.begin(tx)
-	if err != nil || qtx == nil {
-		return Cancelled{}, err
-	}
-	l, err := qtx.locate(tx, id)
+	qtx, l, err := q.beginAt(tx, id)
 	switch {
-	case err != nil:
+	case err != nil || qtx == nil:
 		return Cancelled{}, err
 	case l == nil:
 		return qtx.withdrawals.before(id)

@@ -124,13 +124,20 @@ func (q Queue) readState(r kv.Reader) (*queueState, error) {
 	return s, nil
 }
 
-// beginWithItem starts a transaction on the queue and locates a living item in it. ErrHeld: it cannot be changed.
-func (q Queue) beginWithItem(tx kv.Tx, id ID) (*queueTx, *layout.Item, error) {
+// beginAt starts a transaction on the queue and locates an item in it, whatever its state. It returns nil without the queue, or
+// without the item.
+func (q Queue) beginAt(tx kv.Tx, id ID) (*queueTx, *layout.Item, error) {
 	qtx, err := q.begin(tx)
 	if err != nil || qtx == nil {
 		return nil, nil, err
 	}
 	l, err := qtx.locate(tx, id)
+	return qtx, l, err
+}
+
+// beginWithItem starts a transaction on the queue and locates a living item in it. ErrHeld: it cannot be changed.
+func (q Queue) beginWithItem(tx kv.Tx, id ID) (*queueTx, *layout.Item, error) {
+	qtx, l, err := q.beginAt(tx, id)
 	switch {
 	case err != nil || l == nil || l.Dying():
 		return qtx, nil, err

@@ -115,13 +115,15 @@ func (rs results) keep(l *layout.Item, how finish) (Kept, error) {
 		How: string(how.how), Keep: l.Asks, Finished: now, IDPriority: l.IDPriority, Deliveries: l.Deliveries(),
 		Reason: how.reason, Next: how.next, Dropped: !fits,
 	}
-	switch cause := (DeadLetter{Reason: how.reason}).cause(Attempts(l.Attempts)); {
-	case how.how == FinishCancelled:
+	switch how.how {
+	case FinishCancelled:
 		if r.Cause, r.Reason = how.reason, ""; rs.store.room.full() != nil {
 			r.Cause = ""
 		}
-	case how.how == FinishDead && cause != how.reason:
-		r.Cause = cause
+	case FinishDead:
+		if cause := (DeadLetter{Reason: how.reason}).cause(Attempts(l.Attempts)); cause != how.reason {
+			r.Cause = cause
+		}
 	}
 	if how.nextID != (ID{}) {
 		r.NextID = how.nextID.String()

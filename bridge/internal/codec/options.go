@@ -45,13 +45,23 @@ func NoOptions(m *nats.Msg, verb string) *failure.Failure {
 
 // ReadOptions reads the options in the body of a request, each with field: see [ReadObject].
 func ReadOptions(m *nats.Msg, verb, fields string, field func(name string, value any) (known bool, f *failure.Failure)) *failure.Failure {
-	if f := NoOwnHeaders(m.Header, verb); f != nil {
+	return readOptions(m.Header, "the body", m.Data, verb, fields, field)
+}
+
+// ReadOptionsOf is ReadOptions of a request that mistakes name, such as "revoke". Spaces around its body do not count.
+func ReadOptionsOf(request string, m *nats.Msg, verb, fields string, field func(name string, value any) (known bool, f *failure.Failure)) *failure.Failure {
+	return readOptions(m.Header, "the body of a "+request, bytes.TrimSpace(m.Data), verb, fields, field)
+}
+
+func readOptions(header nats.Header, what string, body []byte, verb, fields string,
+	field func(name string, value any) (known bool, f *failure.Failure)) *failure.Failure {
+	if f := NoOwnHeaders(header, verb); f != nil {
 		return f
 	}
-	if len(bytes.TrimSpace(m.Data)) == 0 {
+	if len(bytes.TrimSpace(body)) == 0 {
 		return nil
 	}
-	return ReadObject("the body", m.Data, fields, field)
+	return ReadObject(what, body, fields, field)
 }
 
 // ReadFlags reads the options in the body of a request that are true or false.

@@ -79,14 +79,7 @@ func readReason(name string, value any) (string, *failure.Failure) {
 
 // ReadRevoke reads the options of a revoke.
 func ReadRevoke(m *nats.Msg, verb string) (r fdbpq.Revocation, f *failure.Failure) {
-	if f = NoOwnHeaders(m.Header, verb); f != nil {
-		return r, f
-	}
-	body := bytes.TrimSpace(m.Data)
-	if len(body) == 0 {
-		return r, nil
-	}
-	return r, ReadObject("the body of a revoke", body, "fence, delay, reason", func(name string, value any) (known bool, f *failure.Failure) {
+	f = ReadOptionsOf("revoke", m, verb, "fence, delay, reason", func(name string, value any) (known bool, f *failure.Failure) {
 		switch name {
 		case "fence":
 			r.Fence, f = ReadInteger(name, value, 1, math.MaxInt64)
@@ -100,18 +93,12 @@ func ReadRevoke(m *nats.Msg, verb string) (r fdbpq.Revocation, f *failure.Failur
 		}
 		return true, f
 	})
+	return r, f
 }
 
 // ReadCancel reads the options of a cancel.
 func ReadCancel(m *nats.Msg, verb string) (c fdbpq.Cancellation, f *failure.Failure) {
-	if f = NoOwnHeaders(m.Header, verb); f != nil {
-		return c, f
-	}
-	body := bytes.TrimSpace(m.Data)
-	if len(body) == 0 {
-		return c, nil
-	}
-	return c, ReadObject("the body of a cancel", body, "reason, leased", func(name string, value any) (known bool, f *failure.Failure) {
+	f = ReadOptionsOf("cancel", m, verb, "reason, leased", func(name string, value any) (known bool, f *failure.Failure) {
 		switch name {
 		case "reason":
 			c.Reason, f = readReason(name, value)
@@ -124,6 +111,7 @@ func ReadCancel(m *nats.Msg, verb string) (c fdbpq.Cancellation, f *failure.Fail
 		}
 		return true, f
 	})
+	return c, f
 }
 
 // Attempts are the attempts of an item as answers show them, the oldest first.

@@ -1,7 +1,6 @@
 package edits
 
 import (
-	"bytes"
 	"errors"
 
 	"github.com/pqbridge/pqbridge/bridge/internal/codec"
@@ -19,10 +18,16 @@ type itemEdit struct {
 	id fdbpq.ID
 }
 
-func (e *itemEdit) Read(*codec.Wire) (f *failure.Failure) {
-	if f = codec.NoOptions(e.Msg, e.Subject.Verb.String()); f == nil {
-		e.id, f = codec.ReadID(e.Subject.ID)
+func (e *itemEdit) Read(*codec.Wire) *failure.Failure {
+	return e.readID(codec.NoOptions(e.Msg, e.Subject.Verb.String()))
+}
+
+// readID reads which item is meant, unless the options of the request are wrong.
+func (e *itemEdit) readID(wrong *failure.Failure) (f *failure.Failure) {
+	if wrong != nil {
+		return wrong
 	}
+	e.id, f = codec.ReadID(e.Subject.ID)
 	return f
 }
 
@@ -71,10 +76,8 @@ type cancel struct {
 func Cancel(subjects.Verb) desk.Work { return new(cancel) }
 
 func (c *cancel) Read(*codec.Wire) (f *failure.Failure) {
-	if c.how, f = codec.ReadCancel(c.Msg, c.Subject.Verb.String()); f == nil {
-		c.id, f = codec.ReadID(c.Subject.ID)
-	}
-	return f
+	c.how, f = codec.ReadCancel(c.Msg, c.Subject.Verb.String())
+	return c.readID(f)
 }
 
 func (c *cancel) Apply(at *desk.ChangeTx) ([]fdbpq.Event, error) {
@@ -109,25 +112,16 @@ type requeue struct {
 
 func Requeue(subjects.Verb) desk.Work { return new(requeue) }
 
-func (r *requeue) Read(*codec.Wire) (f *failure.Failure) {
-	if f = codec.NoOwnHeaders(r.Msg.Header, r.Subject.Verb.String()); f != nil {
-		return f
-	}
-	if body := bytes.TrimSpace(r.Msg.Data); len(body) > 0 {
-		f = codec.ReadObject("the body of a requeue", body, "to", func(name string, value any) (is bool, f *failure.Failure) {
-			if is = name == "to"; is {
-				r.to, f = codec.ReadString(name, value)
-			}
-			if is && f == nil {
-				f = codec.CheckQueueName(r.to)
-			}
-			return is, f
-		})
-	}
-	if f == nil {
-		r.id, f = codec.ReadID(r.Subject.ID)
-	}
-	return f
+func (r *requeue) Read(*codec.Wire) *failure.Failure {
+	return r.readID(codec.ReadOptionsOf("requeue", r.Msg, r.Subject.Verb.String(), "to", func(name string, value any) (is bool, f *failure.Failure) {
+		if is = name == "to"; is {
+			r.to, f = codec.ReadString(name, value)
+		}
+		if is && f == nil {
+			f = codec.CheckQueueName(r.to)
+		}
+		return is, f
+	}))
 }
 
 func (r *requeue) Apply(at *desk.ChangeTx) ([]fdbpq.Event, error) {
@@ -166,10 +160,8 @@ type revoke struct {
 func Revoke(subjects.Verb) desk.Work { return new(revoke) }
 
 func (r *revoke) Read(*codec.Wire) (f *failure.Failure) {
-	if r.which, f = codec.ReadRevoke(r.Msg, r.Subject.Verb.String()); f == nil {
-		r.id, f = codec.ReadID(r.Subject.ID)
-	}
-	return f
+	r.which, f = codec.ReadRevoke(r.Msg, r.Subject.Verb.String())
+	return r.readID(f)
 }
 
 func (r *revoke) Apply(at *desk.ChangeTx) ([]fdbpq.Event, error) {

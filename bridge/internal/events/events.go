@@ -74,9 +74,7 @@ func (a *Announcer) Item(e fdbpq.Event) {
 	if e.Type == fdbpq.EventRemoved {
 		return // its holder alone is told
 	}
-	a.mu.Lock()
-	a.counts[e.Type]++
-	a.mu.Unlock()
+	a.count(e.Type)
 	switch e.Type {
 	case fdbpq.EventDead:
 		a.died(&e)
@@ -101,9 +99,7 @@ func (a *Announcer) Item(e fdbpq.Event) {
 
 // ring tells the holder of a lease that somebody else has ended it.
 func (a *Announcer) ring(e *fdbpq.Event) {
-	a.mu.Lock()
-	a.counts[protocol.EventLost]++
-	a.mu.Unlock()
+	a.count(protocol.EventLost)
 	a.publish(e.Queue, protocol.BellOf(e.Holder), protocol.LostEvent{
 		Type: protocol.EventTypePrefix + protocol.EventLost, Time: time.Now().UTC(),
 		Queue: subjects.Own(e.Queue), ID: e.ID.String(), Fence: e.Fence, Cause: string(e.Type), Reason: e.Reason,
@@ -113,12 +109,7 @@ func (a *Announcer) ring(e *fdbpq.Event) {
 // purged announces that all items of a queue are gone, and with them their leases.
 func (a *Announcer) purged(queue string) {
 	a.Finished(queue, fdbpq.ID{})
-	a.mu.Lock()
-	a.counts[protocol.EventPurged]++
-	a.mu.Unlock()
-	a.publish(queue, protocol.EventPurged, protocol.QueueEvent{
-		Type: protocol.EventTypePrefix + protocol.EventPurged, Time: time.Now().UTC(), Queue: subjects.Own(queue),
-	})
+	a.queue(queue, protocol.EventPurged)
 }
 
 // counters are the counters of the events of items.
@@ -163,9 +154,7 @@ const (
 
 // ScheduleMissed announces times of a schedule that passed without an item.
 func (a *Announcer) ScheduleMissed(missed *schedule.MissedTimes) {
-	a.mu.Lock()
-	a.counts[protocol.EventScheduleMissed]++
-	a.mu.Unlock()
+	a.count(protocol.EventScheduleMissed)
 	a.publish(missed.Queue, protocol.EventScheduleMissed, protocol.ScheduleEvent{
 		Type: protocol.EventTypePrefix + protocol.EventScheduleMissed, Time: time.Now().UTC(), Queue: subjects.Own(missed.Queue),
 		Schedule: missed.Schedule, From: missed.From, To: missed.To, Count: missed.Count, AtLeast: missed.AtLeast, Reason: missed.Reason,
@@ -174,13 +163,14 @@ func (a *Announcer) ScheduleMissed(missed *schedule.MissedTimes) {
 
 // QueueDeleted announces, logs and counts that a queue has deleted itself. The log has it as it has the deletes of administrators.
 func (a *Announcer) QueueDeleted(queue string) {
-	a.mu.Lock()
-	a.counts[protocol.EventQueueDeleted]++
-	a.mu.Unlock()
 	a.log.Info("administrative act: "+subjects.AdminDelete.String(), "queue", queue, "reason", "expire_empty: it was empty and unused")
-	a.publish(queue, protocol.EventQueueDeleted, protocol.QueueEvent{
-		Type: protocol.EventTypePrefix + protocol.EventQueueDeleted, Time: time.Now().UTC(), Queue: subjects.Own(queue),
-	})
+	a.queue(queue, protocol.EventQueueDeleted)
+}
+
+// queue announces an event of a queue as a whole.
+func (a *Announcer) queue(queue, kind string) {
+	a.count(fdbpq.EventType(kind))
+	a.publish(queue, kind, protocol.QueueEvent{Type: protocol.EventTypePrefix + kind, Time: time.Now().UTC(), Queue: subjects.Own(queue)})
 }
 
 // Clock announces that this process has set the clock of schedules.
@@ -194,9 +184,7 @@ func (a *Announcer) Clock(by time.Duration) {
 // Source announces an event of a source.
 func (a *Announcer) Source(e protocol.SourceEvent) {
 	kind := e.Type
-	a.mu.Lock()
-	a.counts[fdbpq.EventType(kind)]++
-	a.mu.Unlock()
+	a.count(fdbpq.EventType(kind))
 	queue := e.Queue
 	e.Type, e.Time, e.Queue = protocol.EventTypePrefix+kind, time.Now().UTC(), subjects.Own(queue)
 	a.publish(queue, kind, e)
@@ -221,6 +209,13 @@ func (a *Announcer) LinkStopped(queue, name string, why *failure.Failure) {
 		Type: protocol.EventTypePrefix + protocol.EventLinkStopped, Time: now.UTC(),
 		Queue: subjects.Own(queue), Link: name, Reason: string(why.Reason), Text: why.Text,
 	})
+}
+
+// count counts an event.
+func (a *Announcer) count(kind fdbpq.EventType) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.counts[kind]++
 }
 
 // Counts are the events by type.
