@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/pqbridge/pqbridge/client"
 	"github.com/pqbridge/pqbridge/e2e/internal/pqd"
 	"github.com/pqbridge/pqbridge/internal/testkit/nightly"
@@ -21,17 +19,13 @@ func TestClusterCancel(t *testing.T) {
 	nightly.Only(t, "TestHandlerHearsOfTheEndOfItsLease of client has one bridge, and TestResultsBesideKills cancels beside kills")
 	t.Parallel()
 	nodes := testenv.NewNodes(t)
-	dial := func(url string) *client.Client {
-		nc, err := nats.Connect(url, nats.MaxReconnects(-1), nats.ReconnectWait(pqd.ReconnectWait))
+	dial := func(url string) *client.Queue {
+		q, die, err := pqd.Dial(url, "jobs")
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(nc.Close)
-		c, err := client.New(nc, client.Timeout(testenv.Most))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return c
+		t.Cleanup(die)
+		return q
 	}
 	active := nodes.Active(t)
 	var others []*testenv.Process
@@ -45,14 +39,14 @@ func TestClusterCancel(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	over := make(chan error)
 	go func() {
-		over <- dial(others[0].URL).Queue("jobs").Consume(ctx, func(ctx context.Context, item *client.Item) error {
+		over <- dial(others[0].URL).Consume(ctx, func(ctx context.Context, item *client.Item) error {
 			begun <- item.ID
 			<-ctx.Done()
 			heard <- context.Cause(ctx)
 			return nil
 		}, client.ConsumeOptions{Lease: lease, OnError: func(*client.Item, error) {}})
 	}()
-	caller := dial(others[1].URL).Queue("jobs")
+	caller := dial(others[1].URL)
 	for round, fault := range []bool{false, true, false} {
 		why := fmt.Sprint("round ", round)
 		if _, err := caller.Push(ctx, []byte("x"), client.ResultTTL(time.Hour)); err != nil {

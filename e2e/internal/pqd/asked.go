@@ -56,15 +56,25 @@ func NewAsked(t testing.TB, url string, n int) *Asked {
 
 // dial returns the queue for a caller or a worker, and how it dies.
 func (a *Asked) dial() (queue *client.Queue, die func()) {
-	nc, err := nats.Connect(a.url, nats.MaxReconnects(-1), nats.ReconnectWait(ReconnectWait), nats.RetryOnFailedConnect(true))
+	queue, die, err := Dial(a.url, "asked")
 	if err != nil {
 		a.Error(err)
+	}
+	return queue, die
+}
+
+// Dial returns a queue at the NATS servers at url, which need not be there yet, and how its client dies.
+func Dial(url, queue string) (q *client.Queue, die func(), err error) {
+	nc, err := nats.Connect(url, nats.MaxReconnects(-1), nats.ReconnectWait(ReconnectWait), nats.RetryOnFailedConnect(true))
+	if err != nil {
+		return nil, nil, err
 	}
 	c, err := client.New(nc, client.Timeout(testenv.Most))
 	if err != nil {
-		a.Error(err)
+		nc.Close()
+		return nil, nil, err
 	}
-	return c.Queue("asked"), nc.Close
+	return c.Queue(queue), nc.Close, nil
 }
 
 // asksFor is for how long a worker has an item, and how long every twentieth item may wait.

@@ -56,15 +56,11 @@ func (c *Checkpoints) Run(kills, times int, happen func(i int)) {
 
 func (c *Checkpoints) dial() (q *client.Queue, die func()) {
 	c.Helper()
-	nc, err := nats.Connect(c.URL, nats.MaxReconnects(-1), nats.ReconnectWait(ReconnectWait), nats.RetryOnFailedConnect(true))
+	q, die, err := Dial(c.URL, "checkpoints")
 	if err != nil {
 		c.Fatal(err)
 	}
-	all, err := client.New(nc, client.Timeout(testenv.Most))
-	if err != nil {
-		c.Fatal(err)
-	}
-	return all.Queue("checkpoints"), nc.Close
+	return q, die
 }
 
 // life is one worker, which is killed at a moment at which so many more are to be killed, 0: it ends the job.
