@@ -133,17 +133,26 @@ func foundKeyWaits(w *walk, r *foundRow) error {
 
 // foundTokens checks the tokens of a queue.
 func foundTokens(w *walk, r *foundRow) error {
-	_, err := parseBucket(r.Value)
+	_, err := parseBucket(r.Value, false)
 	return cmp.Or(r.living(), err)
 }
 
-// foundTokensOf checks the tokens of a key.
-func foundTokensOf(w *walk, r *foundRow) error {
+// foundCost checks the tokens of a queue's cost.
+func foundCost(w *walk, r *foundRow) error {
+	_, err := parseBucket(r.Value, true)
+	return cmp.Or(r.living(), err)
+}
+
+// foundTokensOf checks the tokens of a key, and foundCostOf those of its cost.
+func foundTokensOf(w *walk, r *foundRow) error { return foundOfKey(w, r, false) }
+func foundCostOf(w *walk, r *foundRow) error   { return foundOfKey(w, r, true) }
+
+func foundOfKey(w *walk, r *foundRow, cost bool) error {
 	_, done, err := r.ofKey()
 	if err = cmp.Or(r.living(), err); done || err != nil {
 		return err
 	}
-	_, err = parseBucket(r.Value)
+	_, err = parseBucket(r.Value, cost)
 	w.of(lineage{queue: r.queue}).tally.Owing++
 	return err
 }

@@ -22,8 +22,8 @@ type collector struct {
 	bytes   int
 	txSize  int
 	expired int
-	bucket  bucket // of the queue's tokens, if it has a rate
-	token   int64  // see keyVisits
+	buckets buckets // of the queue
+	token   int64   // see keyVisits
 }
 
 // expirer ends an item whose TTL is over.
@@ -79,6 +79,8 @@ func (c *collector) room() int {
 	return c.sel.Limit - len(c.items)
 }
 
+func (c *collector) cost() int64 { return c.items[len(c.items)-1].Costs() }
+
 func (c *collector) stop() { c.more = len(c.items) == 0 }
 
 func (c *collector) add(at entry, fence int64) (added, done bool, err error) {
@@ -105,7 +107,16 @@ func (c *collector) add(at entry, fence int64) (added, done bool, err error) {
 	e.KeyFence = fence // instead of that of its last lease
 	c.bytes += int(e.Size)
 	c.items = append(c.items, layout.ReadyItem(at.place, e))
-	return true, len(c.items) == c.sel.Limit, nil
+	done = len(c.items) == c.sel.Limit
+	if c.buckets.bound() {
+		now, err := c.now()
+		if err != nil {
+			return false, false, err
+		}
+		c.buckets.take(e.Costs(), now)
+		done = done || c.buckets.allow(now) == 0
+	}
+	return true, done, nil
 }
 
 // skip skips an item past its TTL, or ends it. One that would have to be marked as dead ends the pop where no item is written again.
@@ -148,36 +159,24 @@ const maxExpired = 256
 // bound bounds a selection by the queue's tokens. Without a token it returns the time until
 // the next one comes.
 func (c *collector) bound() (retry time.Duration, err error) {
-	rate := c.state.config.Rate
-	if rate == (Rate{}) {
+	if !c.state.config.rates() {
 		return 0, nil
 	}
-	if c.bucket, err = c.rates.read(c.reader(c.removes()), bucketRow(c.name), rate); err != nil {
+	if c.buckets, err = c.rates.readBoth(c.reader(c.removes()), c.state.config.buckets()); err != nil {
 		return 0, err
 	}
 	now, err := c.now()
 	if err != nil {
 		return 0, err
 	}
-	if c.sel.Limit = int(min(int64(c.sel.Limit), c.bucket.tokens(now))); c.sel.Limit == 0 {
-		retry = time.Duration(max(c.bucket.next()-now, 1))
+	if c.sel.Limit = min(c.sel.Limit, c.buckets.allow(now)); c.sel.Limit == 0 {
+		retry = time.Duration(max(c.buckets.next()-now, 1))
 	}
 	return retry, nil
 }
 
-// spendTokens takes the queue's tokens for the selected items.
-func (c *collector) spendTokens() error {
-	if c.state.config.Rate == (Rate{}) || len(c.items) == 0 {
-		return nil
-	}
-	now, err := c.now()
-	if err != nil {
-		return err
-	}
-	c.bucket.take(len(c.items), now)
-	c.tx.Set(bucketRow(c.name), c.bucket.pack())
-	return nil
-}
+// spendTokens writes what the selected items have taken of the queue's tokens.
+func (c *collector) spendTokens() error { return c.rates.writeUsed(c.state.config.buckets(), &c.buckets) }
 
 // The bounds of what one transaction of CollectGarbage reads.
 const (

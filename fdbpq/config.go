@@ -17,6 +17,12 @@ func (c *Config) mostInterruptions() int64 { return c.MaxInterruptions.or(c.MaxD
 // limitsKeys reports whether the items of a key may have to wait for each other.
 func (c *Config) limitsKeys() bool { return c.KeyLimit > 0 || c.KeyOrder }
 
+// ratesKeys reports whether keys have a rate, of deliveries or of their cost.
+func (c *Config) ratesKeys() bool { return c.KeyRate != (Rate{}) || c.KeyCostRate != (CostRate{}) }
+
+// rates reports whether the queue has a rate.
+func (c *Config) rates() bool { return c.Rate != (Rate{}) || c.CostRate != (CostRate{}) }
+
 // A delay and a TTL have the same bound, or this does not compile.
 var _ = [1]struct{}{}[MaxDelay-MaxTTL]
 
@@ -159,35 +165,40 @@ func prepareDeadLetters(qtx *queueTx, next *queueState) error {
 	return nil
 }
 
-// prepareKeyRate notes since when keys have another rate.
-func prepareKeyRate(qtx *queueTx, next *queueState) (err error) {
-	if next.config.KeyRate != qtx.state.config.KeyRate {
-		next.keyRateSince, err = qtx.now()
+// prepareKeyRate notes since when keys have another rate, and that the queue knows costs.
+func prepareKeyRate(qtx *queueTx, next *queueState) error {
+	is, c := &qtx.state.config, &next.config
+	next.costed = next.costed || c.CostRate != (CostRate{}) || c.KeyCostRate != (CostRate{})
+	if c.KeyRate == is.KeyRate && c.KeyCostRate == is.KeyCostRate {
+		return nil
 	}
-	return err
+	now, err := qtx.now()
+	if err != nil {
+		return err
+	}
+	if c.KeyRate != is.KeyRate {
+		next.keyRateSince = now
+	}
+	if c.KeyCostRate != is.KeyCostRate {
+		next.keyCostSince = now
+	}
+	return nil
 }
 
 // rateChanged has the queue's tokens come at another rate.
 func rateChanged(qtx *queueTx, before *Config) error {
-	rate := qtx.state.config.Rate
-	if rate == before.Rate {
+	was, is := before.buckets(), qtx.state.config.buckets()
+	if was == is {
 		return nil
 	}
 	qtx.arrive()
-	was, now, err := qtx.rates.changeRow(bucketRow(qtx.name), before.Rate, rate)
-	switch {
-	case now != nil:
-		qtx.tx.Set(bucketRow(qtx.name), now.pack())
-	case was != nil:
-		qtx.tx.Clear(bucketRow(qtx.name))
-	}
-	return err
+	return qtx.rates.change(was, is)
 }
 
 // keysChanged has pops look at all keys if another configuration may let them go.
 func keysChanged(qtx *queueTx, before *Config) error {
 	c := &qtx.state.config
-	if !qtx.state.keyed || c.KeyLimit == before.KeyLimit && c.KeyOrder == before.KeyOrder && c.KeyRate == before.KeyRate {
+	if !qtx.state.keyed || c.KeyLimit == before.KeyLimit && c.KeyOrder == before.KeyOrder && c.KeyRate == before.KeyRate && c.KeyCostRate == before.KeyCostRate {
 		return nil
 	}
 	return qtx.keyIndex.rebuildAll()

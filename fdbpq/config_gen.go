@@ -63,6 +63,12 @@ type Config struct {
 	// How many deliveries each key allows in a time, such as 100/1m; empty: no bound.
 	KeyRate Rate `json:"key_rate,omitzero"`
 
+	// How much cost the queue hands out in a time, such as 90000/1m; empty: no bound.
+	CostRate CostRate `json:"cost_rate,omitzero"`
+
+	// How much cost each key hands out in a time, such as 90000/1m; empty: no bound.
+	KeyCostRate CostRate `json:"key_cost_rate,omitzero"`
+
 	// The queues to which pushes may hand over leased items of this one, separated by commas; *: all.
 	HandOver string `json:"hand_over,omitzero"`
 
@@ -130,10 +136,13 @@ func defaultConfig() Config {
 }
 
 // newestField is the version of the newest field.
-const newestField = 2
+const newestField = 3
 
 // version is that of the first program that keeps all fields of the configuration.
 func (c *Config) version() int64 {
+	if c.CostRate != (CostRate{}) || c.KeyCostRate != (CostRate{}) {
+		return 3
+	}
 	if c.ExpireEmpty != 0 {
 		return 2
 	}

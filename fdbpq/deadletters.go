@@ -219,7 +219,7 @@ func (d deadLetters) wait(l *layout.Item, death layout.Death) error {
 	}
 	dying := *l
 	dying.State, dying.Due, dying.Since, dying.Over = layout.StateLeased, int64(layout.NoEnd), now, true
-	dying.Tries, dying.ExtraAnswers, dying.TokensBack, dying.Holder = endingsOf(l).Failures, 0, 0, ""
+	dying.Tries, dying.ExtraAnswers, dying.TokensBack, dying.Charged, dying.Holder = endingsOf(l).Failures, 0, 0, 0, ""
 	dying.Unique, dying.UntilLeased, dying.Dead = "", false, death
 	d.change(l, &dying)
 	return nil

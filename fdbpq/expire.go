@@ -178,7 +178,7 @@ var (
 	keepersOfGeneration = []string{layout.SpaceReady, layout.SpaceLeased, layout.SpaceDelayed, layout.SpaceKeyed}
 	keepers             = []string{
 		layout.SpaceMsgID, layout.SpacePopID, layout.SpaceKept, layout.SpaceSchedule, layout.SpaceSource, layout.SpaceLink,
-		layout.SpaceSettings, layout.SpaceKeyFence, layout.SpaceTokensOf, layout.SpaceRequest, layout.SpaceResult,
+		layout.SpaceSettings, layout.SpaceKeyFence, layout.SpaceTokensOf, layout.SpaceCostOf, layout.SpaceRequest, layout.SpaceResult,
 	}
 )
 
@@ -204,18 +204,17 @@ func (d disuse) kept(r kv.Reader) (bool, error) {
 	return d.takesDead(r)
 }
 
-// owes reports whether the queue's rate remembers deliveries: another queue of this name would begin with all tokens.
+// owes reports whether a rate of the queue remembers deliveries: another queue of this name would begin with all tokens.
 func (d disuse) owes(r kv.Reader) (bool, error) {
-	rate := d.state.config.Rate
-	if rate == (Rate{}) {
+	if !d.state.config.rates() {
 		return false, nil
 	}
-	b, err := d.rates.read(r, bucketRow(d.name), rate)
+	bs, err := d.rates.readBoth(r, d.state.config.buckets())
 	if err != nil {
 		return false, err
 	}
 	now, err := d.now()
-	return b.full > now, err
+	return max(bs[ofDeliveries].full, bs[ofCost].full) > now, err
 }
 
 // mostNaming bounds the queues of a tenant that are asked whether their dead letters go to a queue that takes those of all. Among more

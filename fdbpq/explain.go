@@ -151,17 +151,16 @@ type explains struct{ *queueRows }
 // rate says whether the rate of the queue allows no delivery now.
 func (x explains) rate() (e Explanation, err error) {
 	e.Cause = ReasonFlows
-	rate := x.state.config.Rate
-	if rate == (Rate{}) {
+	if !x.state.config.rates() {
 		return e, nil
 	}
-	b, err := x.rates.read(x.snapshot, bucketRow(x.name), rate)
+	bs, err := x.rates.readBoth(x.snapshot, x.state.config.buckets())
 	if err != nil {
 		return e, err
 	}
 	now, err := x.now()
-	if err == nil && b.tokens(now) == 0 {
-		e.Cause, e.Until = ReasonRate, x.store.Display(b.next())
+	if err == nil && bs.allow(now) == 0 {
+		e.Cause, e.Until = ReasonRate, x.store.Display(bs.next())
 	}
 	return e, err
 }
@@ -226,18 +225,18 @@ func (x explains) ofKey(key string, waits WaitsFor, priority int64, l *layout.It
 		if l.State == layout.StateLeased && !l.Held() {
 			e.Since = x.store.Display(l.Since)
 		}
-	case WaitsForKeyRate:
+	case WaitsForKeyRate, WaitsForKeyCost:
 		of, err := x.settings.of(x.snapshot, key)
 		if err != nil {
 			return e, err
 		}
-		b, err := x.rates.read(x.snapshot, keyBucketRow(x.name, key), of.rate(&x.state.config))
+		bs, err := x.rates.readBoth(x.snapshot, of.buckets(key, &x.state.config))
 		if err != nil {
 			return e, err
 		}
 		now, err := x.now()
-		if err == nil && b.tokens(now) == 0 { // otherwise there is no room for what it would owe
-			e.Until = x.store.Display(b.next())
+		if err == nil && bs.allow(now) == 0 { // otherwise there is no room for what it would owe
+			e.Until = x.store.Display(bs.next())
 		}
 		return e, err
 	}
@@ -369,7 +368,7 @@ func (rs reasons) complete(popped *Popped, band Band) error {
 
 // someReady sets the reason why a pop or a peek from a band gets no item of a queue with n ready items.
 func (rs reasons) someReady(popped *Popped, n int64, band Band) error {
-	spent, err := rs.rates.spent(bucketRow(rs.name), rs.state.config.Rate)
+	spent, err := rs.rates.either(rs.state.config.buckets())
 	if err != nil || spent {
 		popped.Reason = ReasonRate
 		return err

@@ -23,8 +23,9 @@ var ErrTenants = fmt.Errorf("%w: the leased item is another tenant's, and stays 
 
 // handOver is a leased item that a push is to acknowledge.
 type handOver struct {
-	from *queueTx
-	item *layout.Item
+	from  *queueTx
+	item  *layout.Item
+	spent *int64 // see Lease
 }
 
 // openHandOver finds the item of a lease, and changes nothing. It returns why the push is
@@ -53,7 +54,7 @@ func openHandOver(qtx *queueTx, lease *Lease) (h *handOver, refused, err error) 
 	case !listed(from.state.config.HandOver, ownName(qtx.name)):
 		return nil, fmt.Errorf("%w: the hand_over of queue %q has to name %q", ErrHandOver, ownName(from.name), ownName(qtx.name)), nil
 	}
-	return &handOver{from: from, item: item}, nil, nil
+	return &handOver{from: from, item: item, spent: lease.Spent}, nil, nil
 }
 
 // acknowledge deletes the item, as Ack does: its work goes on as an item of the queue by which it is handed over. A push without a
@@ -68,7 +69,8 @@ func (h *handOver) acknowledge(by string, as ID) error {
 	if err := h.from.disuse.use(); err != nil {
 		return err
 	}
-	return h.from.rates.takeAgain(h.item.Key, h.item.TokensBack)
+	pays := paysFor(h.item, h.spent)
+	return h.from.rates.settle(&pays)
 }
 
 // replacedBy reports whether an item takes no more room than the item handed over: it has no more bytes, and no other key

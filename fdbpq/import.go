@@ -32,6 +32,7 @@ type Import struct {
 	Attempts []Attempt // the oldest first; the last ones are kept
 
 	ResultTTL time.Duration // as in NewItem
+	Cost      int64         // as in NewItem
 
 	Progress   string    // as Report has it
 	ProgressAt time.Time // zero: not known
@@ -223,7 +224,7 @@ func (p *importer) put(item *Import, at layout.Place, seq int64) (Imported, erro
 		Unique: item.Unique, UntilLeased: item.UniqueUntilLeased, Key: item.Key, KeyFence: item.KeyFence,
 		Past:    layout.Past{Attempts: string(packAttempts(item.Attempts, p.state.config.Attempts))},
 		Endings: layout.Endings{Interruptions: item.Interruptions, Returns: item.Returns},
-		Asks:    asksFor(item.ResultTTL),
+		Asks:    asksFor(item.ResultTTL), Cost: storedCost(item.Cost),
 	}
 	setProgress(&e.Past, item.Progress, item.ProgressAt)
 	if !item.Pushed.IsZero() {
@@ -285,7 +286,7 @@ func (p *importer) checkImport(item *Import) (seq int64, err error) {
 			return 0, fmt.Errorf("%w: %d failures, interruptions or returns, allowed are 0 to %d", ErrPlace, n, maxEndings)
 		}
 	}
-	if err := cmp.Or(CheckKey(item.Key), checkAttempts(item.Attempts), checkResultTTL(item.ResultTTL)); err != nil {
+	if err := cmp.Or(CheckKey(item.Key), checkAttempts(item.Attempts), checkResultTTL(item.ResultTTL), checkItemCost(item.Cost)); err != nil {
 		return 0, err
 	}
 	wall := p.store.inside.Clock.Wall()

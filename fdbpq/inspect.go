@@ -22,6 +22,8 @@ type Inspection struct {
 	KeysSet   int64 // keys that have settings of their own
 	KeysOwing int64 // keys that have not all tokens of their rate, as far as they are remembered
 
+	CostTokens int64 // that the cost rate allows now, negative if the queue owes some
+
 	Next *Item // that pop.min would return; nil: it would find no item
 
 	queue *queueRows // see Explain
@@ -42,6 +44,9 @@ func (q Queue) Inspect(r kv.Reader) (*Inspection, error) {
 		return nil, err
 	}
 	if i.KeysOwing, err = keysOwing(q.name, r); err != nil {
+		return nil, err
+	}
+	if i.CostTokens, err = qtx.rates.costTokens(); err != nil {
 		return nil, err
 	}
 	found := collector{

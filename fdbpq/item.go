@@ -28,6 +28,7 @@ type Item struct {
 	Lease *Lease // not of an item that was popped for good
 
 	ResultTTL time.Duration // for how long its queue keeps what becomes of it; 0: not at all
+	Cost      int64         // of a delivery, as its push has said
 
 	Progress   string    // what the last holder that said anything has said of how far it is
 	ProgressAt time.Time // by the wall clock of the process that has heard it; zero: not known
@@ -53,6 +54,7 @@ func itemOf(f *layout.Item) (Item, error) {
 		Dead:       shownDead(f),
 		Expires:    f.Envelope.Expires,
 		ResultTTL:  f.Envelope.Asks.TTL(),
+		Cost:       f.Envelope.Costs(),
 		Progress:   f.Envelope.Progress,
 		ProgressAt: reportedAt(&f.Envelope.Past),
 	}
@@ -135,12 +137,13 @@ func shownDead(l *layout.Item) *DeadLetter {
 type WaitsFor string
 
 const (
-	WaitsForDelay    WaitsFor = "delay"     // it is delayed
-	WaitsForPause    WaitsFor = "pause"     // its queue or its key is paused
-	WaitsForRate     WaitsFor = "rate"      // the rate of its queue allows no delivery now
-	WaitsForKeyOrder WaitsFor = "key_order" // another item of its key comes first
-	WaitsForKeyLimit WaitsFor = "key_limit" // as many of its key are leased as may be
-	WaitsForKeyRate  WaitsFor = "key_rate"  // the rate of its key allows no delivery now
+	WaitsForDelay    WaitsFor = "delay"         // it is delayed
+	WaitsForPause    WaitsFor = "pause"         // its queue or its key is paused
+	WaitsForRate     WaitsFor = "rate"          // the rate of its queue allows no delivery now
+	WaitsForKeyOrder WaitsFor = "key_order"     // another item of its key comes first
+	WaitsForKeyLimit WaitsFor = "key_limit"     // as many of its key are leased as may be
+	WaitsForKeyRate  WaitsFor = "key_rate"      // the rate of its key allows no delivery now
+	WaitsForKeyCost  WaitsFor = "key_cost_rate" // the cost rate of its key allows no delivery now
 )
 
 // ID identifies an item as long as it exists. It is the place at which the item was

@@ -70,12 +70,14 @@ type KeySettings struct {
 	Rate   *Rate  `json:"rate,omitempty"`   // instead of key_rate; the zero Rate: no bound
 	Weight *int64 `json:"weight,omitempty"` // its share where keys take turns, whatever its pushes say
 	Paused *bool  `json:"paused,omitempty"` // its items are not handed out
+
+	CostRate *CostRate `json:"cost_rate,omitempty"` // instead of key_cost_rate; the zero CostRate: no bound
 }
 
 // MaxKeysSet bounds how many keys of a queue may have settings of their own.
 const MaxKeysSet = 1_000_000
 
-var keySettingNames = []string{"limit", "rate", "weight", "paused"}
+var keySettingNames = []string{"limit", "rate", "weight", "paused", "cost_rate"}
 
 func (k *KeySettings) paused() bool { return k.Paused != nil && *k.Paused }
 
@@ -95,6 +97,13 @@ func (k *KeySettings) rate(c *Config) Rate {
 		return *k.Rate
 	}
 	return c.KeyRate
+}
+
+func (k *KeySettings) costRate(c *Config) CostRate {
+	if k.CostRate != nil {
+		return *k.CostRate
+	}
+	return c.KeyCostRate
 }
 
 // merge returns the settings with the fields of the JSON object replaced. null drops a setting.
@@ -118,7 +127,7 @@ func (k KeySettings) merge(object []byte) (KeySettings, error) {
 }
 
 func (k KeySettings) clone() KeySettings {
-	return KeySettings{Limit: copied(k.Limit), Rate: copied(k.Rate), Weight: copied(k.Weight), Paused: copied(k.Paused)}
+	return KeySettings{Limit: copied(k.Limit), Rate: copied(k.Rate), Weight: copied(k.Weight), Paused: copied(k.Paused), CostRate: copied(k.CostRate)}
 }
 
 func copied[T any](p *T) *T {
@@ -172,6 +181,7 @@ func (q Queue) SetKey(tx kv.Tx, key string, object []byte) (KeySettings, error) 
 	changed := *s
 	changed.keysSet += counted(after) - counted(before)
 	changed.keysLimited += limits(after) - limits(before)
+	changed.costed = changed.costed || after.CostRate != nil
 	if changed.keysSet > s.keysSet && s.keysSet >= q.store.maxKeysSet {
 		return KeySettings{}, configError("%d keys of the queue have settings of their own, as many as may have them: null drops a setting", s.keysSet)
 	}
@@ -187,7 +197,7 @@ func (q Queue) SetKey(tx kv.Tx, key string, object []byte) (KeySettings, error) 
 	if err := qtx.writeState(&changed); err != nil {
 		return KeySettings{}, err
 	}
-	if err := qtx.rates.changeKey(key, before.rate(&s.config), after.rate(&s.config)); err != nil {
+	if err := qtx.rates.change(before.buckets(key, &s.config), after.buckets(key, &s.config)); err != nil {
 		return KeySettings{}, err
 	}
 	if err := qtx.keyIndex.lookAgain(tx, key); err != nil {

@@ -23,8 +23,11 @@ type KeyInfo struct {
 	Weight int64 // in a fair queue
 	Tokens int64 // that its rate allows now
 
+	CostRate   CostRate
+	CostTokens int64 // that its cost rate allows now, negative if it owes some
+
 	WaitsFor WaitsFor      // why its first item is not handed out, "" if it is next in turn, or the key has no ready item
-	Retry    time.Duration // until its rate allows a delivery, if it waits for that
+	Retry    time.Duration // until its rates allow a delivery, if it waits for that
 }
 
 // MaxKeyCount bounds how many items of a key [Queue.Key] counts.
@@ -195,18 +198,8 @@ func (x keyInfos) of(key string, most int) (KeyInfo, error) {
 	if info.Weight, err = x.fairIndex.weightOf(x.snapshot, key, &info.Settings); err != nil {
 		return KeyInfo{}, err
 	}
-	var b bucket
-	if info.Rate != (Rate{}) {
-		now, err := x.now()
-		if err != nil {
-			return KeyInfo{}, err
-		}
-		if b, err = x.rates.read(x.snapshot, keyBucketRow(x.name, key), info.Rate); err != nil {
-			return KeyInfo{}, err
-		}
-		if info.Tokens = b.tokens(now); info.Tokens == 0 {
-			info.Retry = time.Duration(max(b.next()-now, 1))
-		}
+	if err := x.tokens(&info); err != nil {
+		return KeyInfo{}, err
 	}
 	if len(ready) == 0 {
 		return info, nil
@@ -217,6 +210,32 @@ func (x keyInfos) of(key string, most int) (KeyInfo, error) {
 	}
 	info.WaitsFor, err = x.keyWaitsFor(key)
 	return info, err
+}
+
+// tokens says what tokens a key has, and when its next delivery may be.
+func (x keyInfos) tokens(info *KeyInfo) error {
+	info.CostRate = info.Settings.costRate(&x.state.config)
+	if info.Rate == (Rate{}) && info.CostRate == (CostRate{}) {
+		return nil
+	}
+	bs, err := x.rates.readBoth(x.snapshot, info.Settings.buckets(info.Key, &x.state.config))
+	if err != nil {
+		return err
+	}
+	now, err := x.now()
+	if err != nil {
+		return err
+	}
+	if info.Rate != (Rate{}) {
+		info.Tokens = bs[ofDeliveries].tokens(now)
+	}
+	if info.CostRate != (CostRate{}) {
+		info.CostTokens = bs[ofCost].level(now)
+	}
+	if bs.allow(now) == 0 {
+		info.Retry = time.Duration(max(bs.next()-now, 1))
+	}
+	return nil
 }
 
 // waitsFor says what keeps an item from being handed out.
@@ -234,7 +253,7 @@ func (x keyInfos) waitsFor(l *layout.Item) (WaitsFor, error) {
 			return waits, err
 		}
 	}
-	empty, err := x.rates.spent(bucketRow(x.name), x.state.config.Rate)
+	empty, err := x.rates.either(x.state.config.buckets())
 	if err != nil || !empty {
 		return "", err
 	}
@@ -277,16 +296,25 @@ func (x keyInfos) keyWaitsFor(key string) (WaitsFor, error) {
 			return WaitsForKeyLimit, nil
 		}
 	}
-	rate := settings.rate(config)
-	if rate == (Rate{}) {
-		return "", nil
-	}
-	empty, err := x.rates.spent(keyBucketRow(x.name, key), rate)
-	if err == nil && !empty {
-		empty, err = x.rates.noRoomFor(key)
-	}
-	if err != nil || !empty {
+	of := settings.buckets(key, config)
+	bs, err := x.rates.readBoth(x.snapshot, of)
+	if err != nil {
 		return "", err
+	}
+	now, err := x.now()
+	if err != nil {
+		return "", err
+	}
+	for i, waits := range [...]WaitsFor{ofDeliveries: WaitsForKeyRate, ofCost: WaitsForKeyCost} {
+		if of[i].rate != (Rate{}) && bs[i].tokens(now) == 0 {
+			return waits, nil
+		}
+	}
+	if none, err := x.rates.noRoom(&bs); err != nil || !none {
+		return "", err
+	}
+	if of[ofDeliveries].rate == (Rate{}) {
+		return WaitsForKeyCost, nil
 	}
 	return WaitsForKeyRate, nil
 }

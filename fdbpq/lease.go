@@ -25,6 +25,10 @@ type Lease struct {
 	// delay, 0 if the queue has no backoff. In a Lease of ParseLease it is 0.
 	Backoff time.Duration
 
+	// Spent is what the delivery has really cost, 0 to MaxCost, for a settlement to correct what it has reserved: more, or less. nil: it has
+	// cost that. Where the lease goes on, the settlement reserves more, and never less. An item that came back unused has cost nothing.
+	Spent *int64
+
 	generation int64
 	place      layout.Place // of the leased item
 	idPriority int64        // priority in the item's id
@@ -169,6 +173,8 @@ type Settled struct {
 	Events []Event
 
 	Dropped bool // of Report: there was no room for the text
+
+	Reserved int64 // the cost that the delivery had reserved, 0 where no cost has a rate
 }
 
 // Ack deletes the item. It also works when the lease has run out and the item was not
@@ -217,6 +223,9 @@ func (q Queue) Nack(tx kv.Tx, lease Lease, nack Nack) (Settled, error) {
 // holder does not go on. A reason is for the record of the attempt. Without a reason no consumer has begun with
 // the item: no attempt is recorded, and the tokens of a rate come back.
 func (q Queue) GiveBack(tx kv.Tx, lease Lease, reason string) (Settled, error) {
+	if reason == "" {
+		lease.Spent = nil
+	}
 	return q.settle(tx, lease, "", whileItLasts, func(qtx *queueTx, l *layout.Item) error {
 		if err := qtx.store.room.goesBack(); err != nil {
 			return err
@@ -276,8 +285,24 @@ const (
 	untilTakenAgain validity = true  // until the item is popped again
 )
 
+// CheckCost returns an error unless an item may have the cost, or a delivery from 0 on.
+func CheckCost(cost, least int64) error {
+	if cost < least || cost > MaxCost {
+		return fmt.Errorf("%w: %d, allowed are %d to %d", ErrCost, cost, least, MaxCost)
+	}
+	return nil
+}
+
+// ErrCost: a cost is out of bounds.
+var ErrCost = errors.New("cost out of bounds")
+
 // settle settles a lease. how is how the item ends by that, "" if it stays.
 func (q Queue) settle(tx kv.Tx, lease Lease, how Finish, when validity, fn func(*queueTx, *layout.Item) error) (Settled, error) {
+	if lease.Spent != nil {
+		if err := CheckCost(*lease.Spent, 0); err != nil {
+			return Settled{}, err
+		}
+	}
 	qtx, err := q.begin(tx)
 	if err != nil {
 		return Settled{}, err
@@ -310,14 +335,14 @@ func (q Queue) settle(tx kv.Tx, lease Lease, how Finish, when validity, fn func(
 			return Settled{}, &LostError{Reason: LostExpired}
 		}
 	}
-	holder, key, back := l.Holder, l.Key, l.TokensBack
+	holder, pays := l.Holder, paysFor(l, lease.Spent)
 	if err := fn(qtx, l); err != nil {
 		return Settled{}, err
 	}
-	if err := qtx.rates.takeAgain(key, back); err != nil {
+	if err := qtx.rates.settle(&pays); err != nil {
 		return Settled{}, err
 	}
-	return Settled{Holder: holder, Events: qtx.happened()}, qtx.done()
+	return Settled{Holder: holder, Reserved: pays.reserved(), Events: qtx.happened()}, qtx.done()
 }
 
 // Return reports that one answer with this lease did not reach its consumer. The item
@@ -393,6 +418,12 @@ func (q Queue) extend(tx kv.Tx, lease Lease, d time.Duration, text *string) (Set
 	if d <= 0 || d > MaxLease {
 		return Settled{}, fmt.Errorf("lease of %s: allowed are more than 0s, up to %s", d, MaxLease)
 	}
+	least := lease.Spent
+	if lease.Spent = nil; least != nil {
+		if err := CheckCost(*least, 0); err != nil {
+			return Settled{}, err
+		}
+	}
 	var extended *Lease
 	dropped := false
 	settled, err := q.settle(tx, lease, "", whileItLasts, func(qtx *queueTx, l *layout.Item) error {
@@ -407,6 +438,12 @@ func (q Queue) extend(tx kv.Tx, lease Lease, d time.Duration, text *string) (Set
 		longer.Due = now + int64(d)
 		if text != nil {
 			if dropped, err = qtx.progress.replace(&longer, *text, now); err != nil {
+				return err
+			}
+		}
+		if least != nil && *least > l.Charged {
+			longer.Charged = *least
+			if err := qtx.rates.correct(l.Key, l.Charged, *least); err != nil {
 				return err
 			}
 		}

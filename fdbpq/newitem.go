@@ -26,6 +26,7 @@ type NewItem struct {
 	Key       string        // of a customer, a tenant, a document; "": the item has no key
 	Weight    int64         // of its key where keys take turns, from this push on; 0: as it is
 	ResultTTL time.Duration // for how long the queue keeps at least what became of the item, see Finish; 0: not at all
+	Cost      int64         // of each delivery, where the queue or the key has a rate of cost, up to MaxCost; 0: 1
 
 	// HandOver is a lease that the push acknowledges in its transaction.
 	// The push is refused if the lease is lost (*LostError), or if the configuration of
@@ -80,6 +81,22 @@ func (item *NewItem) claims() string {
 		return item.Unique
 	}
 	return reservedUnique + item.Owner + reservedUnique + item.Unique
+}
+
+// checkItemCost returns an error unless an item may have the cost.
+func checkItemCost(cost int64) error {
+	if cost == 0 {
+		return nil
+	}
+	return CheckCost(cost, 1)
+}
+
+// storedCost is the cost of an item as its row has it.
+func storedCost(cost int64) int64 {
+	if cost == 1 {
+		return 0
+	}
+	return cost
 }
 
 // checkUnique returns an error when the options of a push about its unique value are not

@@ -255,7 +255,10 @@ func (p pops) take(l *layout.Item, holder string, lease time.Duration) (Item, er
 	}
 	l.Tries++
 	l.Fence, l.MinFence = max(l.Fence+1, l.MinFence), 0
-	l.TokensBack = 0
+	l.TokensBack, l.Charged = 0, 0
+	if p.state.ratesCost() {
+		l.Charged = l.Costs()
+	}
 	l.Holder = holder
 	endClaim(&l.Envelope)
 	p.change(&before, l)

@@ -180,7 +180,7 @@ func (p *pusher) push(item *NewItem) (Pushed, error) {
 	if !item.HasPriority {
 		priority = p.state.config.Priority
 	}
-	err := cmp.Or(checkMsgID(item.MsgID), CheckKey(item.Key), CheckWeight(item.Key, item.Weight), item.checkUnique(), checkResultTTL(item.ResultTTL))
+	err := cmp.Or(checkMsgID(item.MsgID), CheckKey(item.Key), CheckWeight(item.Key, item.Weight), item.checkUnique(), checkResultTTL(item.ResultTTL), checkItemCost(item.Cost))
 	if err != nil {
 		return Pushed{Err: err}, nil
 	}
@@ -207,7 +207,7 @@ func (p *pusher) push(item *NewItem) (Pushed, error) {
 			return p.resolve(item, priority, living, handOver)
 		}
 	}
-	e := layout.Envelope{Unique: unique, UntilLeased: item.UniqueUntilLeased, Key: item.Key, Asks: asksFor(item.ResultTTL)}
+	e := layout.Envelope{Unique: unique, UntilLeased: item.UniqueUntilLeased, Key: item.Key, Asks: asksFor(item.ResultTTL), Cost: storedCost(item.Cost)}
 	return p.add(item, e, priority, handOver)
 }
 
@@ -301,7 +301,7 @@ func (p *pusher) resolve(item *NewItem, priority int64, living *layout.Item, han
 // replaceContent gives an item that is not leased the content of a push.
 func (p *pusher) replaceContent(living *layout.Item, item *NewItem) error {
 	fresh := *living
-	fresh.Chunks = 0
+	fresh.Chunks, fresh.Cost = 0, storedCost(item.Cost)
 	if err := p.contents.write(&fresh.Envelope, fresh.Place, item.Headers, item.Payload); err != nil {
 		return err
 	}

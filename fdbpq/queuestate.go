@@ -21,12 +21,14 @@ type queueState struct {
 	paused     bool
 	keyed      bool // items of the queue have had keys
 	results    bool // results of items of the queue were asked for
+	costed     bool // the cost of the queue's deliveries, or of those of one of its keys, has had a rate
 	config     Config
 
 	keysSet     int64 // keys that have settings of their own
 	keysLimited int64 // keys whose settings have a limit
 
 	keyRateSince int64 // store time at which key_rate was changed
+	keyCostSince int64 // store time at which key_cost_rate was changed; only where costed
 
 	backoff *backoff // of the configuration, nil without a backoff
 	born    int64    // generation at which the queue was made
@@ -37,11 +39,16 @@ type queueState struct {
 
 // takesTurns reports whether pops look at keys: their items may have to wait for others.
 func (s *queueState) takesTurns() bool {
-	return s.keyed && (s.config.limitsKeys() || s.config.KeyRate != (Rate{}) || s.keysSet > 0 || s.fairBuilt)
+	return s.keyed && (s.config.limitsKeys() || s.config.ratesKeys() || s.keysSet > 0 || s.fairBuilt)
 }
 
 // keysMayWait reports whether keys may have a rate, and wait for its tokens.
-func (s *queueState) keysMayWait() bool { return s.config.KeyRate != (Rate{}) || s.keysSet > 0 }
+func (s *queueState) keysMayWait() bool { return s.config.ratesKeys() || s.keysSet > 0 }
+
+// ratesCost reports whether deliveries take tokens for their cost, of the queue or of some key.
+func (s *queueState) ratesCost() bool {
+	return s.costed && (s.config.CostRate != (CostRate{}) || s.config.KeyCostRate != (CostRate{}) || s.keysSet > 0)
+}
 
 // keyLimited reports whether the leases of keys are counted.
 func (s *queueState) keyLimited() bool { return s.config.limitsKeys() || s.keysLimited > 0 }
@@ -73,7 +80,7 @@ func (s *queueState) refuses(sel *Selection, lease time.Duration) error {
 // key. The configuration decides, whether there are keys or not.
 func (s *queueState) refusesEnd(sel *Selection) error {
 	c := &s.config
-	looks := c.limitsKeys() || c.KeyRate != (Rate{}) || c.Fair != "" || s.keysSet > 0
+	looks := c.limitsKeys() || c.ratesKeys() || c.Fair != "" || s.keysSet > 0
 	if looks && (sel.End != Min || *sel.Band != AllPriorities) {
 		return ErrOnlyMin
 	}
@@ -83,7 +90,7 @@ func (s *queueState) refusesEnd(sel *Selection) error {
 // likelyRead reports whether a pop is likely to read the head of the queue's ready items.
 func (s *queueState) likelyRead(sel *Selection) bool {
 	remembered, byLevel := sel.PopID != "" && sel.Repeated, sel.End == Max && s.config.Ties == TiesOldest
-	return !remembered && !byLevel && s.exists && !s.paused && !s.takesTurns() && s.config.Rate == (Rate{})
+	return !remembered && !byLevel && s.exists && !s.paused && !s.takesTurns() && !s.config.rates()
 }
 
 // A queue's state has a version of its own, the lowest one that knows all that the queue
@@ -96,13 +103,17 @@ const (
 	stateVersion = 1
 
 	// stateNewest is the greatest version.
-	stateNewest = max(stateVersion, newestField)
+	stateNewest = max(stateVersion, newestField, versionCost)
+
+	// versionCost is the version of cost, where it has a rate.
+	versionCost = 3
 
 	flagPaused    = 1 << 0
 	flagDeleted   = 1 << 1
 	flagKeyed     = 1 << 2
 	flagFairBuilt = 1 << 3
 	flagResults   = 1 << 4
+	flagCosted    = 1 << 5
 )
 
 func (s *queueState) pack() ([]byte, error) {
@@ -114,7 +125,7 @@ func (s *queueState) pack() ([]byte, error) {
 	for _, f := range [...]struct {
 		is   bool
 		flag int64
-	}{{s.paused, flagPaused}, {!s.exists, flagDeleted}, {s.keyed, flagKeyed}, {s.fairBuilt, flagFairBuilt}, {s.results, flagResults}} {
+	}{{s.paused, flagPaused}, {!s.exists, flagDeleted}, {s.keyed, flagKeyed}, {s.fairBuilt, flagFairBuilt}, {s.results, flagResults}, {s.costed, flagCosted}} {
 		if f.is {
 			flags |= f.flag
 		}
@@ -126,11 +137,19 @@ func (s *queueState) pack() ([]byte, error) {
 	for _, n := range [...]int64{s.born, s.keysSet, s.keysLimited, s.fairOrder, s.keyRateSince} {
 		b = tuple.AppendInt(b, n)
 	}
+	if s.costed {
+		b = tuple.AppendInt(b, s.keyCostSince)
+	}
 	return b, nil
 }
 
 // version is the version of the first program that can serve the queue.
-func (s *queueState) version() int64 { return s.config.version() }
+func (s *queueState) version() int64 {
+	if s.costed {
+		return max(versionCost, s.config.version())
+	}
+	return s.config.version()
+}
 
 // stateHead is what a state row begins with, in formats of later programs too. It is enough to tell whether there is such a
 // queue, and takes a small part of the time of the whole row.
@@ -167,8 +186,11 @@ func parseState(b []byte) (*queueState, error) {
 		return nil, fmt.Errorf("damaged queue state: %w", err)
 	}
 	has := func(flag int64) bool { return head.flags&flag != 0 }
-	s.paused, s.keyed, s.fairBuilt, s.results = has(flagPaused), has(flagKeyed), has(flagFairBuilt), has(flagResults)
+	s.paused, s.keyed, s.fairBuilt, s.results, s.costed = has(flagPaused), has(flagKeyed), has(flagFairBuilt), has(flagResults), has(flagCosted)
 	r.Ints(&s.born, &s.keysSet, &s.keysLimited, &s.fairOrder, &s.keyRateSince)
+	if s.costed {
+		s.keyCostSince = r.Int()
+	}
 	s.backoff, err = s.config.Backoff.parse()
 	if err = cmp.Or(r.Err(), err); err != nil {
 		return nil, fmt.Errorf("damaged queue state: %w", err)

@@ -18,6 +18,9 @@ type basket interface {
 	// over. done: it takes no further item.
 	add(at entry, fence int64) (added, done bool, err error)
 
+	// cost is that of the item that was added last.
+	cost() int64
+
 	// stop ends the selection early. If it has no item, another transaction goes on.
 	stop()
 }
@@ -40,8 +43,8 @@ type turn struct {
 	key      string
 	settings KeySettings
 	leases   int          // that the key may have besides its present leases
-	bucket   bucket       // of tokens, if a rate holds for it
-	tokens   int          // deliveries that its bucket allows
+	buckets  buckets
+	tokens   int          // deliveries that its buckets allow
 	at       layout.Place // of its next item
 	ready    bool         // it has a next item, which the pop may take
 	fence    int64        // of its next lease; 0: several of its items may be leased at a time
@@ -104,22 +107,22 @@ func (v *keyVisits) visit(key string) (*turn, error) {
 			}
 		}
 	}
-	if rate := t.settings.rate(config); rate != (Rate{}) {
+	if of := t.settings.buckets(key, config); of[ofDeliveries].rate != (Rate{}) || of[ofCost].rate != (Rate{}) {
 		now, err := v.now()
 		if err != nil {
 			return nil, err
 		}
-		if t.bucket, err = v.rates.read(v.reader(v.remove), keyBucketRow(v.name, key), rate); err != nil {
+		if t.buckets, err = v.rates.readBoth(v.reader(v.remove), of); err != nil {
 			return nil, err
 		}
-		none, err := v.rates.noRoom(&t.bucket)
+		none, err := v.rates.noRoom(&t.buckets)
 		if err != nil {
 			return nil, err
 		}
 		if none { // look again when a timer has cleared some
-			t.bucket.full = now + forgetEvery(layout.TimerTokens) + (rate.N-1)*rate.interval()
+			t.buckets.close(now + forgetEvery(layout.TimerTokens))
 		}
-		t.tokens = int(t.bucket.tokens(now))
+		t.tokens = t.buckets.allow(now)
 	}
 	return t, v.advance(t)
 }
@@ -150,8 +153,10 @@ func (v *keyVisits) prefetchKey(key string) {
 	if limit == 1 {
 		v.tx.Prefetch(keyFenceRow(v.name, key))
 	}
-	if unset.rate(&v.state.config) != (Rate{}) {
-		v.tx.Prefetch(keyBucketRow(v.name, key), layout.CounterKey(v.name, 0, layout.CounterOwing))
+	for _, of := range unset.buckets(key, &v.state.config) {
+		if of.rate != (Rate{}) {
+			v.tx.Prefetch(v.rates.row(of), layout.CounterKey(v.name, 0, layout.CounterOwing))
+		}
 	}
 	v.keyIndex.prefetch(key)
 }
@@ -187,10 +192,10 @@ func (v *keyVisits) advance(t *turn) (err error) {
 		t.fresh = &layout.Place{Priority: t.at.Priority, Suffix: t.at.Suffix}
 	}
 	if found && t.tokens == 0 {
-		if v.remove {
-			v.tx.Set(keyWaitsRow(v.name, t.bucket.next(), t.key), nil)
-		} else if v.token == 0 || t.bucket.next() < v.token {
-			v.token = t.bucket.next()
+		if next := t.buckets.next(); v.remove {
+			v.tx.Set(keyWaitsRow(v.name, next, t.key), nil)
+		} else if v.token == 0 || next < v.token {
+			v.token = next
 		}
 	}
 	t.ready = found && t.tokens > 0
@@ -223,8 +228,8 @@ func (v *keyVisits) selectNext(t *turn) (added, done bool, err error) {
 			if err != nil {
 				return false, false, err
 			}
-			t.tokens--
-			t.bucket.take(1, now)
+			t.buckets.take(v.basket.cost(), now)
+			t.tokens = t.buckets.allow(now)
 		}
 	}
 	if err := v.advance(t); err != nil {
@@ -242,10 +247,7 @@ func (v *keyVisits) spend() error {
 		return nil
 	}
 	for key, t := range v.visited {
-		if !t.bucket.used {
-			continue
-		}
-		if err := v.rates.keep(key, &t.bucket); err != nil {
+		if err := v.rates.writeUsed(t.settings.buckets(key, &v.state.config), &t.buckets); err != nil {
 			return err
 		}
 	}

@@ -23,6 +23,8 @@ type ConfigChange struct {
 	Fair              *string   `json:"fair,omitempty"`
 	Rate              *string   `json:"rate,omitempty"`
 	KeyRate           *string   `json:"key_rate,omitempty"`
+	CostRate          *string   `json:"cost_rate,omitempty"`
+	KeyCostRate       *string   `json:"key_cost_rate,omitempty"`
 	HandOver          *string   `json:"hand_over,omitempty"`
 	Backoff           *Backoff  `json:"backoff,omitempty"`
 	Attempts          *int64    `json:"attempts,omitempty"`
@@ -52,6 +54,8 @@ var ConfigFields = []Field{
 	{Name: "fair", Doc: "whether keys take turns: priority, within each priority; 0,100, within classes that begin at these; empty: they do not"},
 	{Name: "rate", Doc: "how many deliveries the queue allows in a time, such as 100/1m; empty: no bound"},
 	{Name: "key_rate", Doc: "how many deliveries each key allows in a time, such as 100/1m; empty: no bound"},
+	{Name: "cost_rate", Doc: "how much cost the queue hands out in a time, such as 90000/1m; empty: no bound"},
+	{Name: "key_cost_rate", Doc: "how much cost each key hands out in a time, such as 90000/1m; empty: no bound"},
 	{Name: "hand_over", Doc: "the queues to which pushes may hand over leased items of this one, separated by commas; *: all"},
 	{Name: "backoff", Doc: `how long an item that comes back from a lease stays away: an object whose delays grow, such as {"delay":"1s"}, or a list of delays by delivery, such as ["1s","10s"]; empty: not at all`},
 	{Name: "attempts", Doc: "how many of its last leases without success an item remembers; 0: none", Max: "16"},

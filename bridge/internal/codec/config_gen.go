@@ -29,6 +29,8 @@ func Config(c fdbpq.Config) protocol.Config {
 		Fair:              string(c.Fair),
 		Rate:              c.Rate.String(),
 		KeyRate:           c.KeyRate.String(),
+		CostRate:          c.CostRate.String(),
+		KeyCostRate:       c.KeyCostRate.String(),
 		HandOver:          c.HandOver,
 		Backoff:           protocol.Backoff(c.Backoff),
 		Attempts:          c.Attempts,

@@ -53,9 +53,11 @@ type Envelope struct {
 	KeyFence     int64  // of the last lease among those of the key; 0: it had none
 	Past
 	Endings
-	TokensBack int64 // of an item that is not leased: whose tokens came back when its last lease ended: TokenOfQueue, TokenOfKey
+	TokensBack int64 // of an item that is not leased: which tokens came back when its last lease ended: TokenOfQueue, TokenOfKey, TokensOfCost
 	Overhead   int64 // what its queue counts for it in CounterOverhead
 	Asks       Keep  // for how long its result is kept, 0: not at all
+	Cost       int64 // of each delivery, as its push has said; 0: 1
+	Charged    int64 // the cost for which tokens were taken at its last lease, and have not come back
 	Foreign    bool  // pushed by another program, which updated no counters
 
 	Later []byte // fields that only later programs know, as their row has them
@@ -82,6 +84,7 @@ const TakenAway = -2
 const (
 	TokenOfQueue = 1 << 0
 	TokenOfKey   = 1 << 1
+	TokensOfCost = 1 << 2 // of both
 )
 
 // A row has a field only if it is not zero, behind its tag, in the order of tags. A new field takes the next tag: an even one if a
@@ -120,7 +123,11 @@ const (
 	tagProgress
 	_
 	tagReported
-	tagNewest = tagReported
+	_
+	tagCost
+	_
+	tagCharged
+	tagNewest = tagCharged
 )
 
 // fields are those of an envelope as its row has them.
@@ -175,6 +182,10 @@ func (f *fields) number(tag int64) *int64 {
 		return (*int64)(&f.Asks)
 	case tagReported:
 		return &f.Reported
+	case tagCost:
+		return &f.Cost
+	case tagCharged:
+		return &f.Charged
 	}
 	return nil
 }
@@ -354,14 +365,14 @@ func (e *Envelope) HomeOf(p Place) Place { return Place{Priority: e.IDPriority, 
 
 // Elsewhere is what the item keeps in another queue, besides its content.
 func (e *Envelope) Elsewhere() Envelope {
-	return Envelope{PushedAt: e.PushedAt, Key: e.Key, Past: e.Past.kept()}
+	return Envelope{PushedAt: e.PushedAt, Key: e.Key, Cost: e.Cost, Past: e.Past.kept()}
 }
 
 // Answered is what a repeated pop needs of the item, besides its content.
 func (e *Envelope) Answered() Envelope {
 	kept := *e
 	kept.Chunks, kept.Headers, kept.Payload = 0, nil, nil
-	kept.Unique, kept.UntilLeased, kept.Past, kept.Overhead, kept.Asks, kept.Later = "", false, Past{}, 0, 0, nil
+	kept.Unique, kept.UntilLeased, kept.Past, kept.Overhead, kept.Asks, kept.Charged, kept.Later = "", false, Past{}, 0, 0, 0, nil
 	return kept
 }
 
@@ -383,6 +394,9 @@ func foreignEnvelope(b []byte, p Place) Envelope {
 // and Terminate drops it: dead letters do not move on to a further queue. Being dead
 // is a property of items: other items of a dead-letter queue are like any.
 func (e *Envelope) IsDead() bool { return e.Dead != (Death{}) }
+
+// Costs is the cost of a delivery of the item, by the word of its push.
+func (e *Envelope) Costs() int64 { return max(1, e.Cost) }
 
 // Deliveries is how often the item was handed out with a lease.
 func (e *Envelope) Deliveries() int64 { return e.Tries + e.Interruptions + e.Returns }

@@ -37,10 +37,13 @@ import (
 //	("kw", queue, due, key)                 key out of tokens that has ready items: when it gets one
 //	("kt", queue, key)                      tokens of the key
 //	("kt", queue)                           key behind which a timer looks for full buckets
+//	("kk", queue, key)                      tokens of the key's cost
+//	("kk", queue)                           key behind which a timer looks for full buckets
 //	("kf", queue, key)                      last fence of the key
 //	("kf", queue)                           key behind which a timer looks for fences that time has passed
 //	("ks", queue, key)                      settings of the key
 //	("qt", queue)                           tokens of the queue
+//	("qk", queue)                           tokens of the queue's cost
 //	("fk", queue, generation, order, class, tag, key)  key whose first ready item is in the class, or in a later one
 //	("fu", queue, generation, order, class)            tag of the next item without a key
 //	("fc", queue, generation, order, class)            virtual time of the class
@@ -100,9 +103,11 @@ const (
 	SpaceKeyHead  = "kh"
 	SpaceKeyWaits = "kw"
 	SpaceTokensOf = "kt"
+	SpaceCostOf   = "kk"
 	SpaceKeyFence = "kf"
 	SpaceSettings = "ks"
 	SpaceTokens   = "qt"
+	SpaceCost     = "qk"
 	SpaceFairKey  = "fk"
 	SpaceUnnamed  = "fu"
 	SpaceClass    = "fc"
@@ -272,9 +277,11 @@ var RowKinds = [...]RowKind{
 	{SpaceKeyHead, OfGeneration},
 	{SpaceKeyWaits, UntilDelete},
 	{SpaceTokensOf, UntilDelete},
+	{SpaceCostOf, UntilDelete},
 	{SpaceKeyFence, BeyondQueue},
 	{SpaceSettings, UntilDelete},
 	{SpaceTokens, UntilDelete},
+	{SpaceCost, UntilDelete},
 	{SpaceFairKey, OfGeneration},
 	{SpaceUnnamed, OfGeneration},
 	{SpaceClass, OfGeneration},

@@ -21,6 +21,8 @@ export const explained = [
   ["fair", "Keys take turns", "Whether keys take turns: priority, within each priority; 0,100, within classes that begin at these; empty: they do not."],
   ["rate", "Rate", "How many deliveries the queue allows in a time, such as 100/1m; empty: no bound."],
   ["key_rate", "Rate of a key", "How many deliveries each key allows in a time, such as 100/1m; empty: no bound."],
+  ["cost_rate", "Cost rate", "How much cost the queue hands out in a time, such as 90000/1m; empty: no bound."],
+  ["key_cost_rate", "Cost rate of a key", "How much cost each key hands out in a time, such as 90000/1m; empty: no bound."],
   ["hand_over", "Hands over to", "The queues to which pushes may hand over leased items of this one, separated by commas; *: all."],
   ["backoff", "Backoff", "How long an item that comes back from a lease stays away: an object whose delays grow, such as {\"delay\":\"1s\"}, or a list of delays by delivery, such as [\"1s\",\"10s\"]; empty: not at all."],
   ["attempts", "Attempts", "How many of its last leases without success an item remembers; 0: none."],
