@@ -37,6 +37,7 @@ type Import struct {
 	UniqueUntil string // [UntilLeased], or ""
 
 	ResultTTL time.Duration // for how long the queue keeps what becomes of the item; 0: not at all
+	Cost      int64         // of a delivery; 0: 1
 }
 
 // ImportAsync puts an item back at its place, and returns when the request was sent. The

@@ -29,6 +29,7 @@ func setHeaders(header nats.Header, i *Import) {
 	setText(header, protocol.HeaderUnique, i.Unique)
 	setText(header, protocol.HeaderUniqueUntil, i.UniqueUntil)
 	setDuration(header, protocol.HeaderResultTTL, i.ResultTTL)
+	setNumber(header, protocol.HeaderCost, i.Cost)
 	if d := i.Dead; d != nil {
 		setText(header, protocol.HeaderDeadReason, d.Reason)
 		setTime(header, protocol.HeaderDeadAt, d.At)

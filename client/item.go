@@ -62,6 +62,9 @@ type Item struct {
 	// ResultTTL is set by [Queue.Get] only: for how long the queue keeps what becomes of the item; 0: not at all.
 	ResultTTL time.Duration
 
+	// Cost is what a delivery of the item costs by the word of its push, see [Cost]; 0: 1.
+	Cost int64
+
 	// Holder is set by [Queue.Get] only: the name that the holder of the lease has given itself, "" if it is not
 	// known.
 	Holder string
@@ -99,6 +102,7 @@ type Item struct {
 	mu      sync.Mutex
 	expires time.Time
 	settled bool
+	spent   string // what the delivery has really cost, as a header has it; "": it is not known
 }
 
 // Endings say how earlier leases of an item ended.

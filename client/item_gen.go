@@ -65,6 +65,8 @@ func fieldOf(i *Item, header string) any {
 		return &i.UniqueUntil
 	case protocol.HeaderResultTTL:
 		return &i.ResultTTL
+	case protocol.HeaderCost:
+		return &i.Cost
 	}
 	return nil
 }

@@ -49,6 +49,7 @@ type Listed struct {
 	UniqueUntil string `json:"unique_until,omitempty"`
 
 	ResultTTL Duration `json:"result_ttl,omitzero"` // for how long the queue keeps what becomes of the item
+	Cost      int64    `json:"cost,omitempty"`      // of a delivery; 0: 1
 
 	// Header and Dead are nil if the item does not fit into an answer with them; Header also if a value is not
 	// UTF-8. [Queue.Get] has them. An item without headers has an empty Header.

@@ -31,6 +31,7 @@ func listed(i *protocol.Listed) Listed {
 		Unique:       i.Unique,
 		UniqueUntil:  i.UniqueUntil,
 		ResultTTL:    i.ResultTTL,
+		Cost:         i.Cost,
 		Header:       i.Headers,
 		Body:         i.Body,
 		Preview:      i.Preview,

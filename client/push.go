@@ -119,6 +119,12 @@ func ResultTTL(d time.Duration) PushOption {
 	return func(p *push) { p.header.Set(protocol.HeaderResultTTL, d.String()) }
 }
 
+// Cost is how much each delivery of the item takes of the cost_rate of the queue and of its key: 1 unless it is given, up to 1,000,000.
+// It may be a guess, see [Item.Spent].
+func Cost(n int64) PushOption {
+	return func(p *push) { p.header.Set(protocol.HeaderCost, strconv.FormatInt(n, 10)) }
+}
+
 // Header adds headers that stay with the item.
 func Header(header nats.Header) PushOption {
 	return func(p *push) { maps.Copy(p.header, header) }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -74,6 +75,22 @@ func backWord(reason string) string {
 }
 
 func terminateWord(reason string) string { return protocol.SettleTerminate + " " + fitReason(reason) }
+
+// Spent says what this delivery has really cost so far, from 0 on, where its [Cost] was a guess. The message that ends the lease says so
+// to the queue, which corrects what it has reserved, to either side. An extension before that reserves more if it has to, so
+// that the truth is not lost with the worker.
+func (i *Item) Spent(cost int64) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.spent = strconv.FormatInt(cost, 10)
+}
+
+// cost is what the delivery has really cost, "" if that is not known.
+func (i *Item) cost() string {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.spent
+}
 
 // settle ends the lease, once.
 func (i *Item) settle(ctx context.Context, op, body string) error {

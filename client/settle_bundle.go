@@ -50,12 +50,30 @@ type settling struct {
 	op, body string
 	single   bool                          // it has a message of its own
 	result   bool                          // the body has the result of the work
+	cost     string                        // of the delivery, as a header has it; "": not known
 	ended    func(until string, err error) // is called once; of an extension with the end of the lease
 
 	place caller
 }
 
-func (s *settling) Bytes() int              { return len(s.item.ack.written) + len(s.body) + framing }
+func (s *settling) Bytes() int {
+	n := len(s.item.ack.written) + len(s.body) + framing
+	if s.cost != "" {
+		n += len(protocol.HeaderCost+": \n") + len(s.cost)
+	}
+	return n
+}
+
+// noteCost has the settlement say what the delivery has cost, unless nobody has begun with the item.
+func (s *settling) noteCost() {
+	if s.body != protocol.SettleBack {
+		s.cost = s.item.cost()
+	}
+}
+
+// framed reports whether a line of a bundle has no room for the settlement.
+func (s *settling) framed() bool { return s.result || s.cost != "" }
+
 func (s *settling) Apart() bool             { return s.single }
 func (s *settling) GoesWith(*settling) bool { return true }
 
@@ -95,6 +113,9 @@ func (s *settlements) settleMany(ctx context.Context, queue string, all []*settl
 			left.Done()
 		}
 	}
+	for _, one := range all {
+		one.noteCost()
+	}
 	if err := s.mayDepart(ctx, all[0].op, queue); err != nil {
 		for _, one := range all {
 			one.fail(err)
@@ -124,6 +145,7 @@ func (s *settlements) depart(ctx context.Context, one *settling) {
 		one.fail(err)
 		return
 	}
+	one.noteCost()
 	key := lanes.Key{Queue: one.item.Queue}
 	if s.most == 1 {
 		s.ship(key, []*settling{one}, func() {})
@@ -139,7 +161,7 @@ func (s *settlements) depart(ctx context.Context, one *settling) {
 
 // fits reports whether a settlement may go with others.
 func (s *settlements) fits(one *settling) bool {
-	if one.result {
+	if one.framed() {
 		return one.Bytes() <= lanes.MaxTogether
 	}
 	return one.Bytes() <= protocol.MaxBundledSettlement
@@ -226,12 +248,16 @@ func (b *settleBundle) load() (err error) {
 		b.divides, b.silent = refusesOne, b.refused
 		b.msg.Subject, err = b.client.grammar.Build(subjects.Subject{Queue: b.queue, Verb: subjects.Ack, Conn: "bundle", Token: "settle"})
 		b.msg.Header = nats.Header{protocol.HeaderBundle: {strconv.Itoa(len(b.calls))}}
-		if b.framed = slices.ContainsFunc(b.calls, func(one *settling) bool { return one.result }); b.framed {
+		if b.framed = slices.ContainsFunc(b.calls, (*settling).framed); b.framed {
 			b.msg.Header[protocol.HeaderFrames] = []string{"true"}
 		}
 		b.write()
 	} else if len(b.calls) == 1 {
-		b.msg.Subject, b.msg.Data = b.calls[0].item.ack.own, []byte(b.calls[0].body)
+		one := b.calls[0]
+		b.msg.Subject, b.msg.Data = one.item.ack.own, []byte(one.body)
+		if one.cost != "" {
+			b.msg.Header = nats.Header{protocol.HeaderCost: {one.cost}}
+		}
 	}
 	return err
 }
@@ -245,7 +271,11 @@ func (b *settleBundle) write() {
 	to := make([]byte, 0, size)
 	for _, one := range b.calls {
 		if b.framed {
-			to = protocol.AppendFrame(to, []byte(protocol.HeaderAck+": "+one.item.ack.written+"\n"), []byte(one.body))
+			header := protocol.HeaderAck + ": " + one.item.ack.written + "\n"
+			if one.cost != "" {
+				header += protocol.HeaderCost + ": " + one.cost + "\n"
+			}
+			to = protocol.AppendFrame(to, []byte(header), []byte(one.body))
 		} else {
 			to = append(append(to, one.item.ack.written...), ' ')
 			to = append(append(to, protocol.OneLine(one.body)...), '\n')

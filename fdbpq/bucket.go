@@ -193,7 +193,9 @@ const (
 )
 
 // bound reports whether one of them has a rate.
-func (bs *buckets) bound() bool { return bs[ofDeliveries].rate != (Rate{}) || bs[ofCost].rate != (Rate{}) }
+func (bs *buckets) bound() bool {
+	return bs[ofDeliveries].rate != (Rate{}) || bs[ofCost].rate != (Rate{})
+}
 
 // allow is how many deliveries they allow at a time, where the first one may take all tokens of cost.
 func (bs *buckets) allow(now int64) int {

@@ -176,7 +176,9 @@ func (c *collector) bound() (retry time.Duration, err error) {
 }
 
 // spendTokens writes what the selected items have taken of the queue's tokens.
-func (c *collector) spendTokens() error { return c.rates.writeUsed(c.state.config.buckets(), &c.buckets) }
+func (c *collector) spendTokens() error {
+	return c.rates.writeUsed(c.state.config.buckets(), &c.buckets)
+}
 
 // The bounds of what one transaction of CollectGarbage reads.
 const (

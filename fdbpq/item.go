@@ -28,7 +28,7 @@ type Item struct {
 	Lease *Lease // not of an item that was popped for good
 
 	ResultTTL time.Duration // for how long its queue keeps what becomes of it; 0: not at all
-	Cost      int64         // of a delivery, as its push has said
+	Cost      int64         // of a delivery, as its push has said; 0: 1
 
 	Progress   string    // what the last holder that said anything has said of how far it is
 	ProgressAt time.Time // by the wall clock of the process that has heard it; zero: not known
@@ -54,7 +54,7 @@ func itemOf(f *layout.Item) (Item, error) {
 		Dead:       shownDead(f),
 		Expires:    f.Envelope.Expires,
 		ResultTTL:  f.Envelope.Asks.TTL(),
-		Cost:       f.Envelope.Costs(),
+		Cost:       f.Envelope.Cost,
 		Progress:   f.Envelope.Progress,
 		ProgressAt: reportedAt(&f.Envelope.Past),
 	}

@@ -42,7 +42,7 @@ type keyVisits struct {
 type turn struct {
 	key      string
 	settings KeySettings
-	leases   int          // that the key may have besides its present leases
+	leases   int // that the key may have besides its present leases
 	buckets  buckets
 	tokens   int          // deliveries that its buckets allow
 	at       layout.Place // of its next item

@@ -13,7 +13,7 @@ const HeaderPrefix = "PQ-"
 const UntilLeased = "leased"
 
 // Headers of requests. HeaderPriority, HeaderKey, HeaderNotBefore, HeaderUnique,
-// HeaderUniqueUntil and HeaderResultTTL also come with items.
+// HeaderUniqueUntil, HeaderResultTTL and HeaderCost also come with items.
 const (
 	HeaderPriority  = "PQ-Priority"
 	HeaderDelay     = "PQ-Delay"
@@ -28,6 +28,7 @@ const (
 	HeaderOnConflict  = "PQ-On-Conflict"
 
 	HeaderResultTTL = "PQ-Result-TTL" // for how long the queue keeps what becomes of the item
+	HeaderCost      = "PQ-Cost"       // of a push: of each delivery of the item; of a settlement: of this delivery, as it turned out
 
 	HeaderBundle = "PQ-Bundle"
 	HeaderEach   = "PQ-Each"   // of a bundle of pushes: each item is pushed or refused on its own

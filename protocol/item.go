@@ -75,6 +75,7 @@ type Item struct {
 	Unique       string              `json:"unique,omitempty"`
 	UniqueUntil  string              `json:"unique_until,omitempty"`
 	ResultTTL    Duration            `json:"result_ttl,omitzero"` // for how long the queue keeps what becomes of it
+	Cost         int64               `json:"cost,omitempty"`      // of a delivery; 0: 1
 	Dead         *Death              `json:"dead,omitempty"`
 	Holder       string              `json:"holder,omitempty"`        // of a leased item: what its holder calls itself
 	Attempts     int64               `json:"attempts,omitempty"`      // the number of the last attempt
@@ -200,6 +201,7 @@ type Listed struct {
 	UniqueUntil string `json:"unique_until,omitempty"` // UntilLeased, or ""
 
 	ResultTTL Duration `json:"result_ttl,omitzero"` // for how long the queue keeps what becomes of the item
+	Cost      int64    `json:"cost,omitempty"`      // of a delivery; 0: 1
 
 	LastAttempts []Attempt `json:"last_attempts,omitempty"` // the last attempts, if they were asked for and fit
 

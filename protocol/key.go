@@ -25,10 +25,13 @@ type KeyInfo struct {
 	Tokens *int64 `json:"tokens,omitempty"` // how many deliveries the rate allows now
 	Weight int64  `json:"weight"`           // the share of the key where keys take turns
 
+	CostRate   string `json:"cost_rate,omitempty"`   // of the cost of deliveries; "": no bound
+	CostTokens *int64 `json:"cost_tokens,omitempty"` // how much cost the rate allows now; negative: what the key owes
+
 	// WaitsFor says why its next item is not handed out, "" if nothing keeps it.
 	WaitsFor string `json:"waits_for,omitempty"`
 
-	// Retry is the time until the rate of the key allows a delivery again.
+	// Retry is the time until the rates of the key allow a delivery again.
 	Retry Duration `json:"retry,omitzero"`
 
 	Settings KeySettings `json:"settings"`
@@ -41,12 +44,14 @@ type KeySettings struct {
 	Rate   *string `json:"rate,omitempty"`
 	Weight *int64  `json:"weight,omitempty"`
 	Paused *bool   `json:"paused,omitempty"`
+
+	CostRate *string `json:"cost_rate,omitempty"`
 }
 
 // KeyChange has the settings of a key to change. Nil fields stay as they are.
 type KeyChange struct {
 	KeySettings
-	Drop []string `json:"-"` // names of the settings to remove, so that the queue decides again: limit, rate, weight, paused
+	Drop []string `json:"-"` // names of the settings to remove, so that the queue decides again: limit, rate, weight, paused, cost_rate
 }
 
 // MarshalJSON implements json.Marshaler: a setting that is dropped is null.
@@ -63,6 +68,9 @@ func (c KeyChange) MarshalJSON() ([]byte, error) {
 	}
 	if c.Paused != nil {
 		object["paused"] = *c.Paused
+	}
+	if c.CostRate != nil {
+		object["cost_rate"] = *c.CostRate
 	}
 	for _, name := range c.Drop {
 		object[name] = nil

@@ -21,6 +21,7 @@ func (i *Listed) Item() Item {
 		Unique:       i.Unique,
 		UniqueUntil:  i.UniqueUntil,
 		ResultTTL:    i.ResultTTL,
+		Cost:         i.Cost,
 		Dead:         i.Dead,
 		Holder:       i.Holder,
 		Attempts:     i.Attempts,

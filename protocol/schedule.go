@@ -13,6 +13,7 @@ type ScheduleItem struct {
 	Priority *int64              `json:"priority,omitempty"`       // nil: the queue's default
 	Key      string              `json:"key,omitempty"`
 	Weight   int64               `json:"weight,omitempty"`
+	Cost     int64               `json:"cost,omitempty"` // of a delivery; 0: 1
 	TTL      Duration            `json:"ttl,omitzero"`
 }
 

@@ -52,6 +52,7 @@ type Item struct {
 	HasPriority bool
 	Key         string
 	Weight      int64
+	Cost        int64
 	TTL         time.Duration
 }
 

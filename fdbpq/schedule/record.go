@@ -32,13 +32,14 @@ type definition struct {
 	Priority *int64         `json:"priority,omitempty"`
 	Key      string         `json:"key,omitempty"`
 	Weight   int64          `json:"weight,omitempty"`
+	Cost     int64          `json:"cost,omitempty"`
 	TTL      fdbpq.Duration `json:"ttl,omitempty"`
 }
 
 // packDefinition packs what a schedule is. Headers and payload stand behind it as they are:
 // zero bytes that a tuple escapes could make them too long for a value.
 func (row *record) packDefinition() ([]byte, error) {
-	d := definition{Config: row.config, Key: row.item.Key, Weight: row.item.Weight, TTL: fdbpq.Duration(row.item.TTL)}
+	d := definition{Config: row.config, Key: row.item.Key, Weight: row.item.Weight, Cost: row.item.Cost, TTL: fdbpq.Duration(row.item.TTL)}
 	if row.item.HasPriority {
 		d.Priority = &row.item.Priority
 	}
@@ -64,7 +65,7 @@ func (row *record) parseDefinition(b []byte) error {
 		return fmt.Errorf("%d bytes of headers in %d bytes", headers, len(b))
 	}
 	row.config = d.Config
-	row.item = Item{Headers: b[:headers:headers], Payload: b[headers:], Key: d.Key, Weight: d.Weight, TTL: time.Duration(d.TTL)}
+	row.item = Item{Headers: b[:headers:headers], Payload: b[headers:], Key: d.Key, Weight: d.Weight, Cost: d.Cost, TTL: time.Duration(d.TTL)}
 	if d.Priority != nil {
 		row.item.Priority, row.item.HasPriority = *d.Priority, true
 	}
@@ -158,7 +159,7 @@ func (row *record) newItem(name string, at time.Time) fdbpq.NewItem {
 	headers = append(at.AppendFormat(headers, time.RFC3339Nano), "\r\n"...)
 	item := fdbpq.NewItem{
 		Headers: headers, Payload: i.Payload, Priority: i.Priority, HasPriority: i.HasPriority,
-		Key: i.Key, Weight: i.Weight, TTL: i.TTL, Owner: owner,
+		Key: i.Key, Weight: i.Weight, Cost: i.Cost, TTL: i.TTL, Owner: owner,
 	}
 	if row.config.Overlap == OverlapAllow {
 		return item

@@ -298,4 +298,4 @@ func scalar(b []byte) (text string, is bool) {
 }
 
 // Fields are the values of items that a source maps.
-var Fields = []string{"priority", "key", "weight", "delay", "not_before", "ttl", "unique", "on_conflict"}
+var Fields = []string{"priority", "key", "weight", "delay", "not_before", "ttl", "unique", "on_conflict", "cost"}

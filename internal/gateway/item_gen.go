@@ -71,6 +71,8 @@ func fieldOf(i *item, header string) any {
 		return &i.UniqueUntil
 	case protocol.HeaderResultTTL:
 		return &i.ResultTTL
+	case protocol.HeaderCost:
+		return &i.Cost
 	}
 	return nil
 }

@@ -76,7 +76,7 @@ func TestPlainHeaders(t *testing.T) {
 	}{
 		{protocol.PushHeader{Type: "", Most: 64}, "string", []string{`readUTF8(key, value, 64)`, `if s.New != "" {`, `f(protocol.HeaderNew, s.New)`, `len(s.New) + lineFrame`, "l.New = s.New"}},
 		{protocol.PushHeader{Type: int64(0), Most: 5000}, "int64", []string{`ParseInteger(key, value, 1, 5000)`, `if s.New != 0 {`, `strconv.FormatInt(s.New, 10)`, "maxNumberText + lineFrame", "l.New = s.New"}},
-		{protocol.PushHeader{Type: protocol.Duration(0)}, "time.Duration", []string{`ReadDuration(key, value, 1, fdbpq.MaxDelay)`, `s.New.String()`, `len("2562047h47m16.854775807s") + lineFrame`, "import (\n\"time\"\n"}},
+		{protocol.PushHeader{Type: protocol.Duration(0)}, "time.Duration", []string{`ReadDuration(key, value, 1, fdbpq.MaxDelay)`, `s.New.String()`, `len("2562047h47m16.854775807s") + lineFrame`, "\"time\"\n"}},
 		{protocol.PushHeader{Type: "", Words: []string{"low", "high"}}, "Urgency", []string{`readWord[fdbpq.Urgency](key, value, "low", "high")`, `string(s.New)`, "l.New = string(s.New)"}},
 	} {
 		p := tc.header

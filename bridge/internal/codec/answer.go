@@ -102,12 +102,11 @@ func (w *HeaderWriter) Lease(wire *Wire, pop subjects.Subject, t Terms, confirms
 	}
 }
 
-// Asks writes for how long the queue keeps what becomes of the item, so that its holder knows whether anybody asks. An item that does not ask
-// is answered as if there were no results.
+// Asks writes for how long the queue keeps what becomes of the item, so that its holder knows whether anybody asks, and what its delivery
+// costs. An item that does not ask is answered as if there were no results, and one that costs 1 as if there were no costs.
 func (w *HeaderWriter) Asks(item *fdbpq.Item) {
-	if item.ResultTTL != 0 {
-		w.string(protocol.HeaderResultTTL, item.ResultTTL.String())
-	}
+	values := asked(item)
+	values.each(w.string)
 }
 
 // Progress writes what a holder has said of how far it is, if there is room: its words must not make the item undeliverable.

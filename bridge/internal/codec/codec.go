@@ -93,5 +93,8 @@ func KeySettings(k *fdbpq.KeySettings) protocol.KeySettings {
 	if k.Rate != nil {
 		s.Rate = new(k.Rate.String())
 	}
+	if k.CostRate != nil {
+		s.CostRate = new(k.CostRate.String())
+	}
 	return s
 }

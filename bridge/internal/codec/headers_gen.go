@@ -3,6 +3,7 @@
 package codec
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
@@ -23,6 +24,7 @@ func isPush(key string) bool {
 		protocol.HeaderUniqueUntil,
 		protocol.HeaderOnConflict,
 		protocol.HeaderResultTTL,
+		protocol.HeaderCost,
 		protocol.HeaderSettle:
 		return true
 	}
@@ -109,6 +111,8 @@ func readPushed(item *fdbpq.NewItem, key, value string) (known bool, f *failure.
 		item.OnConflict, f = readWord[fdbpq.OnConflict](key, value, "keep", "replace", "raise")
 	case protocol.HeaderResultTTL:
 		item.ResultTTL, f = ReadResultTTL(key, value)
+	case protocol.HeaderCost:
+		item.Cost, f = ParseInteger(key, value, 1, 1_000_000)
 	default:
 		return false, nil
 	}
@@ -152,6 +156,8 @@ func readBack(item *fdbpq.Import, key, value string) (known bool, f *failure.Fai
 		item.UniqueUntilLeased, f = readFlag(key, value, "leased")
 	case protocol.HeaderResultTTL:
 		item.ResultTTL, f = ReadResultTTL(key, value)
+	case protocol.HeaderCost:
+		item.Cost, f = ParseInteger(key, value, 1, 1_000_000)
 	default:
 		return false, nil
 	}
@@ -163,6 +169,9 @@ func eachGiven(item *fdbpq.Item, f func(name, value string)) {
 	if item.Key != "" {
 		f(protocol.HeaderKey, item.Key)
 	}
+	if item.Cost != 0 {
+		f(protocol.HeaderCost, strconv.FormatInt(item.Cost, 10))
+	}
 }
 
 // shown are the values of a push that get and lists show, and that an import takes back.
@@ -170,18 +179,19 @@ type shown struct {
 	Unique            string
 	UniqueUntilLeased bool
 	ResultTTL         time.Duration
+	Cost              int64
 }
 
 func shownOfPushed(item *fdbpq.NewItem) shown {
-	return shown{item.Unique, item.UniqueUntilLeased, item.ResultTTL}
+	return shown{item.Unique, item.UniqueUntilLeased, item.ResultTTL, item.Cost}
 }
 
 func shownOfImported(item *fdbpq.Import) shown {
-	return shown{item.Unique, item.UniqueUntilLeased, item.ResultTTL}
+	return shown{item.Unique, item.UniqueUntilLeased, item.ResultTTL, item.Cost}
 }
 
 func shownOfStored(item *fdbpq.StoredItem) shown {
-	return shown{item.Unique, item.UniqueUntilLeased, item.ResultTTL}
+	return shown{item.Unique, item.UniqueUntilLeased, item.ResultTTL, item.Cost}
 }
 
 // room bounds the bytes that the values add to an answer.
@@ -194,6 +204,9 @@ func (s *shown) room() (n int) {
 	}
 	if s.ResultTTL != 0 {
 		n += len(protocol.HeaderResultTTL) + len("2562047h47m16.854775807s") + lineFrame
+	}
+	if s.Cost != 0 {
+		n += len(protocol.HeaderCost) + maxNumberText + lineFrame
 	}
 	return n
 }
@@ -209,6 +222,9 @@ func (s *shown) each(f func(name, value string)) {
 	if s.ResultTTL != 0 {
 		f(protocol.HeaderResultTTL, s.ResultTTL.String())
 	}
+	if s.Cost != 0 {
+		f(protocol.HeaderCost, strconv.FormatInt(s.Cost, 10))
+	}
 }
 
 // fill gives the values to an item of a list.
@@ -218,6 +234,7 @@ func (s *shown) fill(l *protocol.Listed) {
 		l.UniqueUntil = "leased"
 	}
 	l.ResultTTL = protocol.Duration(s.ResultTTL)
+	l.Cost = s.Cost
 }
 
 // LeaveOutShown takes them from an item of a list that is too large.
@@ -226,4 +243,5 @@ func LeaveOutShown(l *protocol.Listed) {
 	l.Unique = none.Unique
 	l.UniqueUntil = none.UniqueUntil
 	l.ResultTTL = none.ResultTTL
+	l.Cost = none.Cost
 }

@@ -131,7 +131,7 @@ func (l *Limit) bundled(queue string, item *fdbpq.Item) int {
 }
 
 // asked are the values that an answer to a pop shows, see [HeaderWriter.Asks].
-func asked(item *fdbpq.Item) shown { return shown{ResultTTL: item.ResultTTL} }
+func asked(item *fdbpq.Item) shown { return shown{ResultTTL: item.ResultTTL, Cost: item.Cost} }
 
 // Bundled returns how many of the first items a bundle can carry.
 func (l *Limit) Bundled(queue string, items []fdbpq.Item) int {

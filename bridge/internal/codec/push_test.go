@@ -71,6 +71,7 @@ func TestBoundsOfTheCore(t *testing.T) {
 	t.Parallel()
 	most := map[string]int64{
 		protocol.HeaderKey: fdbpq.MaxKey, protocol.HeaderWeight: fdbpq.MaxWeight, protocol.HeaderMsgID: fdbpq.MaxMsgID, protocol.HeaderUnique: fdbpq.MaxUnique,
+		protocol.HeaderCost: fdbpq.MaxCost,
 	}
 	words := map[string][]string{
 		protocol.HeaderUniqueUntil: {protocol.UntilLeased},

@@ -90,6 +90,10 @@ func readItemField(item *schedule.Item, queue, name string, value json.RawMessag
 		if f = read(&item.Weight, "an integer"); f == nil && (item.Weight < 1 || item.Weight > fdbpq.MaxWeight) {
 			f = failure.Newf(400, "item: weight is %d: expected 1 to %d", item.Weight, fdbpq.MaxWeight)
 		}
+	case "cost":
+		if f = read(&item.Cost, "an integer"); f == nil && (item.Cost < 1 || item.Cost > fdbpq.MaxCost) {
+			f = failure.Newf(400, "item: cost is %d: expected 1 to %d", item.Cost, fdbpq.MaxCost)
+		}
 	case "key":
 		if f = read(&item.Key, "a string"); f == nil {
 			_, f = ReadKey("item: key", item.Key)
@@ -105,7 +109,7 @@ func readItemField(item *schedule.Item, queue, name string, value json.RawMessag
 			item.Headers, f = readScheduleHeaders(queue, headers)
 		}
 	default:
-		f = failure.Newf(400, "item has no field %s: expected some of payload, payload_base64, headers, priority, key, weight, ttl", failure.Quote(name))
+		f = failure.Newf(400, "item has no field %s: expected some of payload, payload_base64, headers, priority, key, weight, cost, ttl", failure.Quote(name))
 	}
 	return f
 }
@@ -166,7 +170,7 @@ func Schedule(s *schedule.Schedule, listed bool) protocol.Schedule {
 	if listed {
 		return shown
 	}
-	item := &protocol.ScheduleItem{Key: s.Item.Key, Weight: s.Item.Weight, TTL: protocol.Duration(s.Item.TTL)}
+	item := &protocol.ScheduleItem{Key: s.Item.Key, Weight: s.Item.Weight, Cost: s.Item.Cost, TTL: protocol.Duration(s.Item.TTL)}
 	if s.Item.HasPriority {
 		item.Priority = &s.Item.Priority
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"iter"
+	"maps"
 	"math"
 	"strconv"
 	"strings"
@@ -53,11 +54,20 @@ func (w *Wire) ReadSettlement(on *subjects.Subject, m *nats.Msg) (s Settlement, 
 		return s, f
 	}
 	rest, f := s.readWord(m.Data)
-	switch {
-	case f != nil:
+	if f != nil {
 		return s, f
+	}
+	header := m.Header
+	if cost, is := header[protocol.HeaderCost]; is && !w.comesWithItem(on, header) {
+		header = maps.Clone(header)
+		delete(header, protocol.HeaderCost)
+		if f := s.readCost(cost); f != nil {
+			return s, f
+		}
+	}
+	switch {
 	case s.Kind == SettleNext:
-		next, f := readPop(terms, "the request behind +NXT", rest, m.Header, popOptions{})
+		next, f := readPop(terms, "the request behind +NXT", rest, header, popOptions{})
 		s.Next = &next
 		return s, f
 	case s.Result != nil:
@@ -65,10 +75,29 @@ func (w *Wire) ReadSettlement(on *subjects.Subject, m *nats.Msg) (s Settlement, 
 			return s, f
 		}
 	}
-	if w.comesWithItem(on, m.Header) {
+	if w.comesWithItem(on, header) {
 		return s, nil
 	}
-	return s, NoOwnHeaders(m.Header, "a settlement")
+	for key := range header {
+		if strings.HasPrefix(key, protocol.HeaderPrefix) {
+			return s, failure.Newf(400, "header %s is none of a settlement: expected %s, or no %s header", failure.Quote(key), protocol.HeaderCost, protocol.HeaderPrefix)
+		}
+	}
+	return s, nil
+}
+
+// readCost reads what the delivery has cost.
+func (s *Settlement) readCost(values []string) *failure.Failure {
+	text, f := single(protocol.HeaderCost, values)
+	if f != nil {
+		return f
+	}
+	if s.Kind == SettleBack && s.Reason == "" {
+		return failure.Newf(400, "%s of a %s without a reason: expected none, because an item with which nobody has begun costs nothing", protocol.HeaderCost, protocol.SettleBack)
+	}
+	cost, f := ParseInteger(protocol.HeaderCost, text, 0, fdbpq.MaxCost)
+	s.Lease.Spent = &cost
+	return f
 }
 
 // comesWithItem reports whether a settlement has the headers of the item that it settles:
@@ -290,8 +319,8 @@ func (w *Wire) readSettlementFrame(s *BundledSettlement, lines *frameLines, head
 		return f
 	}
 	for key := range lines.header {
-		if key != protocol.HeaderAck {
-			return failure.Newf(400, "header %s is none of a settlement in a bundle: expected %s alone", failure.Quote(key), protocol.HeaderAck)
+		if key != protocol.HeaderAck && key != protocol.HeaderCost {
+			return failure.Newf(400, "header %s is none of a settlement in a bundle: expected %s, and %s", failure.Quote(key), protocol.HeaderAck, protocol.HeaderCost)
 		}
 	}
 	acks := lines.header[protocol.HeaderAck]
@@ -310,6 +339,11 @@ func (w *Wire) readSettlementFrame(s *BundledSettlement, lines *frameLines, head
 	}
 	if f := s.readWithin(body); f != nil {
 		return f
+	}
+	if cost, is := lines.header[protocol.HeaderCost]; is {
+		if f := s.readCost(cost); f != nil {
+			return f
+		}
 	}
 	return w.Limit.admitResult(s.Result)
 }

@@ -85,6 +85,9 @@ func keyInfo(k *fdbpq.KeyInfo) protocol.KeyInfo {
 	if k.Rate != (fdbpq.Rate{}) {
 		info.Tokens = &k.Tokens
 	}
+	if k.CostRate != (fdbpq.CostRate{}) {
+		info.CostRate, info.CostTokens = k.CostRate.String(), &k.CostTokens
+	}
 	return info
 }
 

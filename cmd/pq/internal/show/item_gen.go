@@ -29,6 +29,7 @@ func ofAnswer(i *client.Item) protocol.Item {
 		Unique:       i.Unique,
 		UniqueUntil:  i.UniqueUntil,
 		ResultTTL:    protocol.Duration(i.ResultTTL),
+		Cost:         i.Cost,
 		Dead:         i.Dead,
 		Holder:       i.Holder,
 		Attempts:     i.Attempts,
@@ -60,6 +61,7 @@ func ofListed(i *client.Listed) protocol.Item {
 		Unique:       i.Unique,
 		UniqueUntil:  i.UniqueUntil,
 		ResultTTL:    i.ResultTTL,
+		Cost:         i.Cost,
 		Dead:         i.Dead,
 		Holder:       i.Holder,
 		Attempts:     i.Attempts,
@@ -89,6 +91,7 @@ func Import(i *protocol.Item) *client.Import {
 		Unique:      i.Unique,
 		UniqueUntil: i.UniqueUntil,
 		ResultTTL:   time.Duration(i.ResultTTL),
+		Cost:        i.Cost,
 	}
 }
 
@@ -106,6 +109,9 @@ func PushHeaders(i *protocol.Item) map[string][]string {
 	}
 	if i.ResultTTL != 0 {
 		header[protocol.HeaderResultTTL] = []string{fmt.Sprint(i.ResultTTL)}
+	}
+	if i.Cost != 0 {
+		header[protocol.HeaderCost] = []string{fmt.Sprint(i.Cost)}
 	}
 	return header
 }
