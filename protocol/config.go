@@ -85,7 +85,7 @@ type Config struct {
 	// How many deliveries each key allows in a time, such as `100/1m`; empty: no bound.
 	KeyRate string `json:"key_rate" pq:"label=Rate of a key; core=Rate.String"`
 
-	// How much [cost](keys.md#cost) the queue hands out in a time, such as `90000/1m`; empty: no bound.
+	// How much [cost](cost.md) the queue hands out in a time, such as `90000/1m`; empty: no bound.
 	//
 	// 1 to 1000000000000, in 1s to 24h.
 	CostRate string `json:"cost_rate" pq:"label=Cost rate; since=3; core=CostRate.String"`

@@ -31,6 +31,9 @@ type Info struct {
 	KeysOwing     int64   `json:"keys_owing,omitempty"` // keys that have not all tokens of their rate
 	Remembered    int64   `json:"remembered,omitempty"` // ids of pushes and pops, of Config.DedupLimit
 
+	CostTokens *int64 `json:"cost_tokens,omitempty"` // how much cost Config.CostRate allows now; negative: what the queue owes
+	Cost       *Cost  `json:"cost,omitempty"`        // what the deliveries cost that were settled through the answering bridge, if a rate bounds cost
+
 	Results      int64 `json:"results,omitempty"`       // that are kept
 	ResultsBytes int64 `json:"results_bytes,omitempty"` // that they take, of Config.ResultBytes
 
@@ -39,6 +42,12 @@ type Info struct {
 
 	// History is there if the request asked for it.
 	History *History `json:"history,omitempty"`
+}
+
+// Cost compares what deliveries had reserved with what they have cost by the word of their holders.
+type Cost struct {
+	Reserved int64 `json:"reserved"`
+	Spent    int64 `json:"spent"`
 }
 
 // InfoRequest is what the body of a request for info may say.

@@ -82,6 +82,12 @@ func describeQueue(i *client.Info) string {
 	f.Add("Oldest of all", "%s", figures.OldestOf(i.Ready, i.OldestOfAll, i.OldestAtLeast))
 	f.Add("Oldest lease", "%s", figures.OldestOf(i.Leased, i.OldestLease, i.LeaseAtLeast))
 	f.Add("Rates", "%s pushes, %s pops, %s settlements a second", show.Rate(i.Rates.Push), show.Rate(i.Rates.Pop), show.Rate(i.Rates.Settle))
+	if i.CostTokens != nil {
+		f.Add("Cost left", "%s", show.Thousands(*i.CostTokens))
+	}
+	if c := i.Cost; c != nil {
+		f.Add("Cost", "%s reserved by settled deliveries, %s spent", show.Thousands(c.Reserved), show.Thousands(c.Spent))
+	}
 	f.Add("", "")
 	for _, field := range configFields(i.Config) {
 		f.Add(field.name, "%s", field.value)

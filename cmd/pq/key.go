@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -61,6 +62,12 @@ func keyText(k *client.KeyInfo) string {
 	if k.Tokens != nil {
 		fmt.Fprintf(&b, "tokens: %d\n", *k.Tokens)
 	}
+	if k.CostRate != "" {
+		fmt.Fprintf(&b, "cost rate: %s\n", k.CostRate)
+	}
+	if k.CostTokens != nil {
+		fmt.Fprintf(&b, "tokens of cost: %d\n", *k.CostTokens)
+	}
 	if k.Retry > 0 {
 		fmt.Fprintf(&b, "next token in: %s\n", k.Retry)
 	}
@@ -74,12 +81,13 @@ func keySettings(k *client.KeySettings) string {
 	if k.Limit != nil {
 		fmt.Fprintf(&b, " limit=%d", *k.Limit)
 	}
-	if k.Rate != nil {
-		rate := *k.Rate
-		if rate == "" {
-			rate = "none"
+	for _, of := range [...]struct {
+		name string
+		rate *string
+	}{{"rate", k.Rate}, {"cost_rate", k.CostRate}} {
+		if of.rate != nil {
+			fmt.Fprintf(&b, " %s=%s", of.name, cmp.Or(*of.rate, "none"))
 		}
-		fmt.Fprintf(&b, " rate=%s", rate)
 	}
 	if k.Weight != nil {
 		fmt.Fprintf(&b, " weight=%d", *k.Weight)
@@ -103,7 +111,8 @@ queue holds again. The settings:
   limit   items of the key that are leased at a time; 0: no limit
   rate    of its deliveries, such as 100/1m; none: no bound
   weight  its share where keys take turns, 1 to 1000
-  paused  whether its items are kept from being popped: true or false`,
+  paused  whether its items are kept from being popped: true or false
+  cost_rate  of the cost of its deliveries, such as 90000/1m; none: no bound`,
 		Example: `  # five calls at a time, and a hundred a minute
   pq key set jobs ann limit=5 rate=100/1m
 
@@ -148,16 +157,22 @@ func parseKeyChange(args []string) (change client.KeyChange, err error) {
 			err = keyNumber(text, &change.Limit)
 		case "weight":
 			err = keyNumber(text, &change.Weight)
-		case "rate":
-			if change.Rate = &text; text == "none" {
-				change.Rate = new("")
+		case "rate", "cost_rate":
+			rate := &text
+			if text == "none" {
+				rate = new("")
+			}
+			if name == "rate" {
+				change.Rate = rate
+			} else {
+				change.CostRate = rate
 			}
 		case "paused":
 			var paused bool
 			paused, err = strconv.ParseBool(text)
 			change.Paused = &paused
 		default:
-			return change, session.Usagef("no setting %q: expected one of limit, rate, weight, paused", name)
+			return change, session.Usagef("no setting %q: expected one of limit, rate, weight, paused, cost_rate", name)
 		}
 		if text == "" {
 			err, change.Drop = nil, append(change.Drop, name)

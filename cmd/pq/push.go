@@ -147,6 +147,14 @@ func (p *pushing) flags(f *pflag.FlagSet) {
 		p.add(client.ResultTTL(d))
 		return err
 	})
+	f.Func("cost", "what each delivery takes of the cost rates of the queue and the key, a `number` from 1 to 1000000; 1 if not given", func(s string) error {
+		cost, err := strconv.ParseInt(s, 10, 64)
+		if err != nil {
+			return errors.New("expected a number from 1 to 1000000")
+		}
+		p.add(client.Cost(cost))
+		return nil
+	})
 	session.DurationVar(f, &p.wait, "wait", "w", "wait up to this `duration` for the item to end, and show what became of it as \"pq result\" does")
 	f.StringVar(&p.settles, "settle", p.settles, "acknowledge the leased item with this ack `subject` in the same transaction")
 	f.StringVarP(&p.id, "id", "i", p.id, "`text` that names the push: repeating it within 2 minutes pushes nothing")

@@ -105,6 +105,7 @@ type scheduleItem struct {
 	priority int64
 	key      string
 	weight   int64
+	cost     int64
 	ttl      time.Duration
 }
 
@@ -116,11 +117,12 @@ func (i *scheduleItem) flags(c *cobra.Command) {
 	f.Int64VarP(&i.priority, "priority", "p", 0, "its `priority`; without: the queue's default")
 	f.StringVar(&i.key, "key", "", "its `key`")
 	f.Int64Var(&i.weight, "weight", 0, "`weight` of its key where keys take turns")
+	f.Int64Var(&i.cost, "cost", 0, "`cost` of each delivery, from 1 to 1000000; 1 if not given")
 	session.DurationVar(f, &i.ttl, "ttl", "", "`time` after which it expires")
 }
 
 func (i *scheduleItem) set() bool {
-	for _, name := range []string{"payload", "header", "priority", "key", "weight", "ttl"} {
+	for _, name := range []string{"payload", "header", "priority", "key", "weight", "cost", "ttl"} {
 		if i.command.Flags().Changed(name) {
 			return true
 		}
@@ -133,7 +135,7 @@ func (i *scheduleItem) read() (*client.ScheduleItem, error) {
 	if !i.set() {
 		return nil, nil
 	}
-	item := &client.ScheduleItem{Key: i.key, Weight: i.weight, TTL: protocol.Duration(i.ttl)}
+	item := &client.ScheduleItem{Key: i.key, Weight: i.weight, Cost: i.cost, TTL: protocol.Duration(i.ttl)}
 	if utf8.ValidString(i.payload) {
 		item.Payload = &i.payload
 	} else {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,6 +15,13 @@ import (
 
 // settleLeases makes the command c settle leases by their subjects.
 func settleLeases(s *session.Session, c *cobra.Command, settle func(*client.Item) error) *cobra.Command {
+	cost := int64(-1)
+	c.Flags().Func("cost", "what this delivery has really cost, a `number` from 0 to 1000000", func(text string) (err error) {
+		if cost, err = strconv.ParseInt(text, 10, 64); err != nil || cost < 0 {
+			return errors.New("expected a number from 0 to 1000000")
+		}
+		return nil
+	})
 	c.Use += " <ack subject>..."
 	c.Args = session.Arguments(1, session.AnyNumber)
 	c.RunE = func(_ *cobra.Command, args []string) error {
@@ -25,6 +33,9 @@ func settleLeases(s *session.Session, c *cobra.Command, settle func(*client.Item
 			item, err := connected.Attach(subject)
 			if err != nil {
 				return session.Usagef("%w", err)
+			}
+			if cost >= 0 {
+				item.Spent(cost)
 			}
 			if err := settle(item); err != nil {
 				return err
@@ -46,7 +57,10 @@ printed. Fails when the lease is lost: the item goes to another consumer then.`,
   pq pop jobs --lease 1m --json > item && ./work item && pq ack $(jq -r .ack item)
 
   # with the result, for "pq result"
-  pq ack --result '12 boards' pq.jobs.ack.…`,
+  pq ack --result '12 boards' pq.jobs.ack.…
+
+  # and what it has really cost
+  pq ack --cost 1830 pq.jobs.ack.…`,
 	}
 	c.Flags().StringVar(&result, "result", result, "`text` that the queue keeps, if the push asked for a result")
 	return settleLeases(s, c, func(i *client.Item) error {

@@ -188,7 +188,11 @@ func settle(in *input) (*answer, *refusal) {
 	case strings.HasPrefix(string(in.body), "+NXT"):
 		return nil, refusef(protocol.CodeBadRequest, "+NXT is not served over HTTP: expected +ACK, and a pop")
 	}
-	reply, why := in.settleTogether(&nats.Msg{Subject: subject, Data: in.body})
+	m := &nats.Msg{Subject: subject, Data: in.body}
+	if cost := in.get("cost"); cost != "" {
+		m.Header = nats.Header{protocol.HeaderCost: {cost}}
+	}
+	reply, why := in.settleTogether(m)
 	if why != nil {
 		return nil, why
 	}

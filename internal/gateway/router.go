@@ -30,7 +30,7 @@ func newRoutes() routes {
 		{name: "pushMany", method: "POST", path: "/v1/queues/{queue}/push-many", query: []string{"msg_id"}, body: bodyItem, changes: true, serve: pushMany},
 		{name: "pop", method: "POST", path: "/v1/queues/{queue}/pop", query: popParameters, changes: true, serve: pop},
 		{name: "peek", method: "GET", path: "/v1/queues/{queue}/peek", query: peekParameters, serve: peek},
-		{name: "settle", method: "POST", path: "/v1/queues/{queue}/settle", query: []string{"ack"}, body: bodyItem, changes: true, serve: settle},
+		{name: "settle", method: "POST", path: "/v1/queues/{queue}/settle", query: []string{"ack", "cost"}, body: bodyItem, changes: true, serve: settle},
 		{name: "list", method: "GET", path: "/v1/queues/{queue}/items", query: []string{"state", "after", "min", "max", "key", "holder", "limit", "bodies", "preview", "attempts", "progress"}, serve: list},
 		{name: "get", method: "GET", path: "/v1/queues/{queue}/items/{id}", query: []string{"attempts", "explain"}, serve: get},
 		{name: "result", method: "GET", path: "/v1/queues/{queue}/items/{id}/result", query: []string{"wait"}, serve: result},

@@ -203,8 +203,8 @@ func (in *input) settleTogether(m *nats.Msg) (*nats.Msg, *refusal) {
 	}
 	may, known := w.settlements.rights.Of(bundle.Subject)
 	size := len(m.Subject) + len(m.Data) + len(" \n")
-	result := bytes.HasPrefix(m.Data, []byte(protocol.SettleAck+" ")) // lines have none
-	single := known && !may || result || size > protocol.MaxBundledSettlement || bytes.ContainsAny(m.Data, "\r\n")
+	result := bytes.HasPrefix(m.Data, []byte(protocol.SettleAck+" ")) // lines have none, and no headers
+	single := known && !may || result || len(m.Header) > 0 || size > protocol.MaxBundledSettlement || bytes.ContainsAny(m.Data, "\r\n")
 	b := &boarder{ctx: in.ctx, msg: m, size: size, single: single}
 	key := lanes.Key{Queue: bundle.Subject}
 	reply, why := w.settlements.ask(key, key, b)

@@ -253,6 +253,7 @@ func (l *part) answerSettled() {
 	tally := request.Tally{request.Popped: int64(l.popped), request.Acknowledged: int64(ended)}
 	for _, r := range l.acked {
 		r.acks.done = true
+		tally.Charge(r.acks.reserved, r.acks.lease.Spent)
 		r.Refusal = request.AsService // only its pop can fail from now on
 	}
 	for _, r := range l.settling {

@@ -72,6 +72,8 @@ type acknowledgement struct {
 	lease fdbpq.Lease
 	place settles.Place // among the settlements of the lease
 	done  bool          // in an earlier transaction
+
+	reserved int64 // of the cost, by the delivery
 }
 
 // Next returns the pop of a +NXT, with its place among the settlements of its lease.

@@ -239,6 +239,7 @@ func (t *transaction) step(tx kv.Tx, todo []*pop) (int, error) {
 		if err != nil {
 			return 0, err
 		}
+		first.acks.reserved = settled.Reserved
 		first.ask.TakeOver(settled.Holder)
 		t.acked = append(t.acked, first)
 		t.events = append(t.events, settled.Events...)

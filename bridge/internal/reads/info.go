@@ -9,6 +9,7 @@ import (
 	"github.com/pqbridge/pqbridge/bridge/internal/failure"
 	"github.com/pqbridge/pqbridge/bridge/internal/survey"
 	"github.com/pqbridge/pqbridge/bridge/internal/tenants"
+	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/protocol"
 	"github.com/pqbridge/pqbridge/subjects"
 )
@@ -56,7 +57,10 @@ func (i *info) Find(v *View) error {
 		OldestLease: q.LeaseAge(), LeaseAtLeast: q.OldestLease.AtLeast, LatestLease: q.LatestLeaseAge(),
 		Paused: q.Paused, Explain: i.explained.Answer(time.Now()), Config: codec.Config(q.Config), FairReady: q.FairReady, KeysSet: q.KeysSet, History: history,
 		KeysOwing: q.KeysOwing, Remembered: q.Remembered, Schedules: schedules.Count, NextSchedule: schedules.Next,
-		Results: q.Results, ResultsBytes: q.ResultBytes,
+		Results: q.Results, ResultsBytes: q.ResultBytes, Cost: v.Stats.Queues.Cost(name),
+	}
+	if q.Config.CostRate != (fdbpq.CostRate{}) {
+		i.shown.CostTokens = &q.CostTokens
 	}
 	return i.answerJSON(i.shown)
 }

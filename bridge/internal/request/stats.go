@@ -334,6 +334,8 @@ const (
 	ScheduleFired
 	ScheduleMissed
 	ScheduleOverlapped
+	CostReserved
+	CostSpent
 
 	Nacked // a part of Returned
 
@@ -344,6 +346,15 @@ const (
 
 	Counters
 )
+
+// Charge counts the cost of a delivery that was settled: what it had reserved, and what it has cost; nil: that.
+func (t *Tally) Charge(reserved int64, spent *int64) {
+	t[CostReserved] += reserved
+	if spent != nil && reserved > 0 {
+		reserved = *spent
+	}
+	t[CostSpent] += reserved
+}
 
 // ends are the counters of leases that have ended, by how they did.
 var ends = map[string]Counter{
@@ -404,6 +415,17 @@ func (p *PerQueue) Count(queue string, tally *Tally) {
 	for i, n := range tally {
 		p.total[i] += n
 	}
+}
+
+// Cost is what settled deliveries of a queue had reserved, and have cost; nil without any.
+func (p *PerQueue) Cost(queue string) *protocol.Cost {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := p.places[queue]
+	if c == nil || c.Tally[CostReserved] == 0 {
+		return nil
+	}
+	return &protocol.Cost{Reserved: c.Tally[CostReserved], Spent: c.Tally[CostSpent]}
 }
 
 // all are the events of all queues.

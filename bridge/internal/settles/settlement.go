@@ -35,8 +35,9 @@ type Settlement struct {
 	within *bundle // bundle that it is part of, nil if it has come in a message of its own
 	number int     // of it in that bundle
 
-	renewed *fdbpq.Lease // with a new end
-	kept    fdbpq.Kept   // what became of the result
+	renewed  *fdbpq.Lease // with a new end
+	kept     fdbpq.Kept   // what became of the result
+	reserved int64        // of the cost, by the delivery
 }
 
 var pool desk.Pool[Settlement]
@@ -121,6 +122,7 @@ func (s *Settlement) Apply(at *desk.ChangeTx) ([]fdbpq.Event, error) {
 		s.Failure = failure.Explain(err)
 		return nil, nil
 	}
+	s.reserved = done.Reserved
 	if s.renewed, s.kept = done.Lease, done.Result; done.Dropped {
 		s.kept = fdbpq.KeptDropped
 	}
@@ -149,6 +151,9 @@ func (s *Settlement) Answer(re *request.Responder) {
 func (s *Settlement) Tally(tally *request.Tally) {
 	if s.Failure != nil {
 		return
+	}
+	if s.Kind != codec.SettleProgress && s.Kind != codec.SettleReturn && !(s.Kind == codec.SettleBack && s.Reason == "") {
+		tally.Charge(s.reserved, s.Lease.Spent)
 	}
 	switch s.Kind {
 	case codec.SettleAck, codec.SettleNext:

@@ -100,7 +100,7 @@ var linkMetrics = []struct {
 }
 
 // keyWaits are the reasons for which keys wait.
-var keyWaits = []fdbpq.WaitsFor{fdbpq.WaitsForKeyLimit, fdbpq.WaitsForKeyOrder, fdbpq.WaitsForKeyRate, fdbpq.WaitsForPause}
+var keyWaits = []fdbpq.WaitsFor{fdbpq.WaitsForKeyLimit, fdbpq.WaitsForKeyOrder, fdbpq.WaitsForKeyRate, fdbpq.WaitsForKeyCost, fdbpq.WaitsForPause}
 
 // descCounters are the metrics of events of items.
 var descCounters = [request.Counters]*prometheus.Desc{
@@ -120,6 +120,8 @@ var descCounters = [request.Counters]*prometheus.Desc{
 	request.ScheduleFired:      queueDesc("schedule_fired_total", "Items that schedules of the queue have pushed."),
 	request.ScheduleMissed:     queueDesc("schedule_missed_total", "Times of schedules that passed without an item: pqd was down, or the queue full."),
 	request.ScheduleOverlapped: queueDesc("schedule_overlapped_total", "Times of schedules that passed because an earlier item was still there."),
+	request.CostReserved:       queueDesc("cost_reserved_total", "Cost that settled deliveries had reserved, where a rate bounds cost."),
+	request.CostSpent:          queueDesc("cost_spent_total", "What these deliveries have cost by the word of their holders, or else what they had reserved."),
 	request.Removed:            queueDesc("removed_total", "Items that were removed or purged."),
 }
 
@@ -211,7 +213,8 @@ func (c Collector) gauges(to chan<- prometheus.Metric, name string, q *queue) {
 	}
 	for limit, n := range map[string]float64{
 		"max_length": float64(q.Config.MaxLength), "max_bytes": float64(q.MaxBytes), "dedup_limit": float64(q.Config.DedupLimit), "key_limit": float64(q.Config.KeyLimit),
-		"max_deliveries": float64(q.Config.MaxDeliveries), "rate": q.Config.Rate.PerSecond(), "key_rate": q.Config.KeyRate.PerSecond(), "lease": time.Duration(q.Config.Lease).Seconds(),
+		"max_deliveries": float64(q.Config.MaxDeliveries), "rate": q.Config.Rate.PerSecond(), "key_rate": q.Config.KeyRate.PerSecond(),
+		"cost_rate": q.Config.CostRate.PerSecond(), "key_cost_rate": q.Config.KeyCostRate.PerSecond(), "lease": time.Duration(q.Config.Lease).Seconds(),
 		"result_bytes": float64(results),
 	} {
 		if n > 0 {
@@ -222,8 +225,9 @@ func (c Collector) gauges(to chan<- prometheus.Metric, name string, q *queue) {
 
 func (c Collector) counters(to chan<- prometheus.Metric, name string, q *request.QueueCounts) {
 	for i, n := range q.Tally {
-		if descCounters[i] == nil {
-			continue
+		counter := request.Counter(i)
+		if descCounters[i] == nil || n == 0 && (counter == request.CostReserved || counter == request.CostSpent) {
+			continue // most queues have no cost
 		}
 		to <- prometheus.MustNewConstMetric(descCounters[i], prometheus.CounterValue, float64(n), c.StoreID, name)
 	}
