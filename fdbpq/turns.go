@@ -223,7 +223,7 @@ func (v *keyVisits) selectNext(t *turn) (added, done bool, err error) {
 				return false, false, err
 			}
 		}
-		if t.tokens < math.MaxInt {
+		if t.buckets.bound() {
 			now, err := v.now()
 			if err != nil {
 				return false, false, err
