@@ -428,7 +428,8 @@ func TestHangUpBeforeTheAnswerOfThePush(t *testing.T) {
 		t.Fatal(err)
 	}
 	impatient := newClient(t, nc, client.Timeout(time.Millisecond))
-	if _, err := impatient.Queue("jobs").PushAndWait(unanswered, nil, client.CancelOnHangUp()); !errors.Is(err, context.Canceled) || !errors.Is(err, client.ErrUnknownResult) {
+	_, err := impatient.Queue("jobs").PushAndWait(unanswered, nil, client.CancelOnHangUp())
+	if !errors.Is(err, context.Canceled) || !errors.Is(err, client.ErrUnknownResult) {
 		t.Errorf("without an answer: %v", err)
 	}
 }
