@@ -21,6 +21,7 @@ import (
 type Log struct {
 	*place
 	stream  string
+	before  string // the stream of the generation before; "": this one is the first
 	subject string // of appends
 	direct  string // of direct gets
 }
@@ -59,10 +60,14 @@ func NewLog(nc *nats.Conn, o Options) (*Log, error) {
 
 func (p *place) log(generation uint64) *Log {
 	stream := Stream(p.options.Name, generation)
-	return &Log{
+	l := &Log{
 		place: p, stream: stream, direct: p.api + "DIRECT.GET." + stream,
 		subject: p.options.subject(strconv.FormatUint(generation, 10)),
 	}
+	if generation > 1 {
+		l.before = Stream(p.options.Name, generation-1)
+	}
+	return l
 }
 
 const (

@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -144,12 +146,13 @@ const errNoPeers = 10005
 
 func (l *Log) create(ctx context.Context, size int64) error {
 	config := l.config(size)
+	config.Metadata = l.inherited(ctx)
 	s, err := l.js.CreateStream(ctx, config)
 	var refusal *jetstream.APIError
 	if errors.As(err, &refusal) && refusal.ErrorCode == errNoPeers && config.Replicas > 1 {
 		// A recovery cannot wait for a server that is lost. A majority of the replicas keeps what it has
 		// acknowledged.
-		config.Metadata = map[string]string{incomplete: strconv.Itoa(config.Replicas)}
+		config.Metadata[incomplete] = strconv.Itoa(config.Replicas)
 		config.Replicas = config.Replicas/2 + 1
 		s, err = l.js.CreateStream(ctx, config)
 	}
@@ -161,6 +164,55 @@ func (l *Log) create(ctx context.Context, size int64) error {
 		return fmt.Errorf("make stream %s: %w", l.stream, err)
 	}
 	return l.checkStream(&s.CachedInfo().Config)
+}
+
+// replaced is in the metadata of a stream: the members that were replaced for good, the last one at the end.
+const replaced = "pqd-replaced"
+
+// mostReplaced is how many are remembered: a server bounds the metadata of a stream.
+const mostReplaced = 100
+
+// Replaced are the members that were replaced for good, as far as the stream of the log remembers.
+func Replaced(c *jetstream.StreamConfig) []string {
+	if c.Metadata[replaced] == "" {
+		return nil
+	}
+	return strings.Split(c.Metadata[replaced], ",")
+}
+
+// Replace notes in the configuration of the log's stream that a member has the place of another one, and reports whether it
+// did not say so yet. A member that was replaced once may have the place of another one later.
+func Replace(c *jetstream.StreamConfig, old, by string) (changed bool) {
+	before := Replaced(c)
+	if slices.Contains(before, old) && !slices.Contains(before, by) {
+		return false
+	}
+	after := append(slices.DeleteFunc(slices.Clone(before), func(name string) bool { return name == old || name == by }), old)
+	after = after[max(0, len(after)-mostReplaced):]
+	c.Metadata = maps.Clone(c.Metadata)
+	if c.Metadata == nil {
+		c.Metadata = make(map[string]string)
+	}
+	c.Metadata[replaced] = strings.Join(after, ",")
+	return true
+}
+
+// inheritLimit bounds the look at the generation before, whose servers may be lost.
+const inheritLimit = 2 * time.Second
+
+// inherited is what a new stream remembers of the generation before. If that one does not answer, it begins with nothing: a
+// recovery must not fail by that.
+func (l *Log) inherited(ctx context.Context) map[string]string {
+	own := make(map[string]string)
+	if l.before == "" {
+		return own
+	}
+	ctx, cancel := context.WithTimeout(ctx, inheritLimit)
+	defer cancel()
+	if s, err := l.js.Stream(ctx, l.before); err == nil && s.CachedInfo().Config.Metadata[replaced] != "" {
+		own[replaced] = s.CachedInfo().Config.Metadata[replaced]
+	}
+	return own
 }
 
 // look finds the stream as it is now, and checks it.

@@ -18,12 +18,8 @@ import (
 func (x *NodeFaults) replace(t testing.TB, lost *testenv.Process, toldFirst bool) {
 	t.Helper()
 	lost.Kill(t)
-	by := x.Nodes.Successor(t, lost)
-	t.Logf("%s takes the place of %s, and the others are told before that one comes back: %t", by.Node(), lost.Node(), toldFirst)
-	by.Begin(t)
-	by.AwaitLog(t, "this node has no replica of the log")
-	x.giveAway(t, lost, by)
-	by.AwaitReady(t)
+	by := x.succeed(t, lost)
+	t.Logf("the others are told before %s comes back: %t", lost.Node(), toldFirst)
 	if toldFirst {
 		x.tell(t, by)
 	}
@@ -31,6 +27,40 @@ func (x *NodeFaults) replace(t testing.TB, lost *testenv.Process, toldFirst bool
 	if !toldFirst {
 		x.tell(t, by)
 	}
+}
+
+// LoseBoth ends a node for good, and another one gets its place. When no server remembers by itself any more that it was
+// removed, it is started again with its old disk, and as soon as it knows that another node has its place it is killed
+// together with a node that counts. That one can be replaced as well. It returns those that have the two places.
+func (x *NodeFaults) LoseBoth(t testing.TB) (places []*testenv.Process) {
+	t.Helper()
+	first := x.Nodes.All[x.Random.IntN(len(x.Nodes.All))]
+	first.Kill(t)
+	by := x.succeed(t, first)
+	x.tell(t, by)
+	first.Begin(t)
+	awaitItsPlaceGone(t, first)
+	second := x.Nodes.All[x.Random.IntN(len(x.Nodes.All))]
+	for second == by {
+		second = x.Nodes.All[x.Random.IntN(len(x.Nodes.All))]
+	}
+	if first.Running() {
+		first.Kill(t)
+	}
+	second.Kill(t)
+	return []*testenv.Process{by, x.succeed(t, second)}
+}
+
+// succeed has a new node take the place of one that has ended.
+func (x *NodeFaults) succeed(t testing.TB, lost *testenv.Process) (by *testenv.Process) {
+	t.Helper()
+	by = x.Nodes.Successor(t, lost)
+	t.Logf("%s takes the place of %s", by.Node(), lost.Node())
+	by.Begin(t)
+	by.AwaitLog(t, "this node has no replica of the log")
+	x.giveAway(t, lost, by)
+	by.AwaitReady(t)
+	return by
 }
 
 // giveAway gives the place of a lost node to another one. It is known to be lost after ten seconds.
@@ -66,19 +96,14 @@ func (x *NodeFaults) tell(t testing.TB, by *testenv.Process) {
 }
 
 // comeBack starts a node that was replaced again, with its old disk and at its old address, while the active node dies. It
-// says why it is not ready, and takes nothing over, though its name may come first. When it has ended, the others forget it.
+// says why it is not ready, or why it ends, and takes nothing over, though its name may come first.
 func (x *NodeFaults) comeBack(t testing.TB, lost, by *testenv.Process) {
 	t.Helper()
 	lost.Begin(t)
 	awaitStatus(t, by, lost, "does not count", func(m client.Member) bool {
 		return !lost.Running() || strings.Contains(m.Reason, "no part of the log any more")
 	})
-	testenv.Await(t, "the node that was replaced says so", func() bool {
-		return !lost.Running() || strings.Contains(lost.Page(t, "/readyz"), "another node has its place")
-	})
-	if !lost.Running() {
-		t.Logf("%s has ended by itself with exit code %d", lost.Node(), lost.AwaitEnd(t))
-	}
+	awaitItsPlaceGone(t, lost)
 	active := x.Nodes.Active(t)
 	active.Kill(t)
 	testenv.Await(t, "a node that has its place serves", func() bool {
@@ -92,12 +117,20 @@ func (x *NodeFaults) comeBack(t testing.TB, lost, by *testenv.Process) {
 	if lost.Running() {
 		lost.Kill(t)
 	}
-	awaitStatus(t, by, lost, "has ended", func(m client.Member) bool { return m.Heard >= forgottenAfter })
 }
 
-// forgottenAfter is how many seconds behind its end a node that was replaced is certainly no member of anything: ten until
-// it is known to have ended, and some for the request that removes it.
-const forgottenAfter = 14
+// awaitItsPlaceGone waits until a node that was replaced says so, or ends with that reason.
+func awaitItsPlaceGone(t testing.TB, lost *testenv.Process) {
+	t.Helper()
+	testenv.Await(t, "the node that was replaced says so", func() bool {
+		return !lost.Running() || strings.Contains(lost.Page(t, "/readyz"), "another node has its place")
+	})
+	if lost.Running() {
+		return
+	}
+	t.Logf("%s has ended by itself with exit code %d", lost.Node(), lost.AwaitEnd(t))
+	lost.AwaitLog(t, "another node has the place of this one")
+}
 
 // staysOut expects of a node that was replaced that it neither serves nor says that it could.
 func staysOut(t testing.TB, lost *testenv.Process) {

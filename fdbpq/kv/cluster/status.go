@@ -57,6 +57,7 @@ type MemberStatus struct {
 
 	Partless bool // its disk has no part of the log
 	Replaced bool // its disk had one once
+	HadPart  bool // its disk has one, or had one once
 }
 
 // Newest is the last entry of its generation of the log that this member knows: in its copy, in the log, or in the
@@ -94,7 +95,7 @@ func statusOf(m *member) Status {
 			Name: p.Member, Role: p.Role, Generation: p.Generation, Epoch: p.Epoch, Entry: p.Entry, Synced: p.Synced, Heard: p.Heard,
 			Reason:  cmp.Or(p.Objection, partless(p.Partless, p.Replaced())),
 			Version: p.Version, Runs: runs, Away: !runs || slices.Contains(absent, p.Member),
-			Partless: p.Partless, Replaced: p.Replaced(),
+			Partless: p.Partless, Replaced: p.Replaced(), HadPart: p.HadPart(),
 		})
 	}
 	status.Minority = minority(&m.options, status.Members)

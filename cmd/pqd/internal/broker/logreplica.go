@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -192,7 +193,7 @@ func (m *mending) mend(ctx context.Context, why error) error {
 	o.JetStream = false
 	o.Host, o.Port, o.NoAuthUser = "127.0.0.1", server.RANDOM_PORT, "" // routes need a listener
 	o.Websocket, o.MQTT, o.LeafNode = server.WebsocketOpts{}, server.MQTTOpts{}, server.LeafNodeOpts{}
-	asking.groups = new(DamagedGroups)
+	asking.groups, asking.removed = new(DamagedGroups), new(atomic.Bool)
 	srv, err := asking.start(m.log)
 	if err != nil {
 		return errors.Join(why, err)

@@ -8,8 +8,10 @@ import (
 	"math"
 	"regexp"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -34,6 +36,7 @@ type Server struct {
 	interest interest.Func  // nil: the server cannot tell whether a subject has a subscriber
 	secret   *otherSecret   // of a node of PQ_CLUSTER
 	groups   DamagedGroups  // of such a node
+	removed  atomic.Bool    // such a node from the servers that agree on streams
 	lameDuck chan struct{}  // closed when the server has announced that it stops
 	announce sync.Once      // of lameDuck
 }
@@ -53,7 +56,7 @@ func NewServer(s settings.Settings, log *slog.Logger) (*Server, error) {
 func (n *Server) read() (serverOptions, error) {
 	e, err := readServerOptions(n.settings)
 	if n.secret != nil {
-		e.secret, e.groups = n.secret, &n.groups
+		e.secret, e.groups, e.removed = n.secret, &n.groups, &n.removed
 	}
 	return e, err
 }
@@ -215,6 +218,34 @@ func (n *Server) RemovePeer(ctx context.Context, name string) error {
 	return removePeer(ctx, n.srv, meta, name)
 }
 
+// Removed reports whether this server was removed from those that agree on streams. It has no JetStream any more.
+func (n *Server) Removed() bool { return n.removed.Load() }
+
+// Voters are the servers that agree on streams, by the names that they have among themselves.
+type Voters []string
+
+// Has reports whether the server of a node is one of them.
+func (v Voters) Has(name string) bool { return slices.Contains(v, peerOf(name)) }
+
+// Voters are those that agree on streams if this server leads them, or none.
+func (n *Server) Voters() (all Voters) {
+	info, err := n.srv.Jsz(&server.JSzOptions{})
+	if err != nil || info.Meta == nil || info.Meta.Leader != n.srv.Name() {
+		return nil // the server stops, or another one leads
+	}
+	all = Voters{peerOf(n.srv.Name())}
+	for _, p := range info.Meta.Replicas {
+		all = append(all, p.Peer)
+	}
+	return all
+}
+
+// IsConnected reports whether the server has a connection to that of another node.
+func (n *Server) IsConnected(name string) bool {
+	all, err := n.srv.Routez(&server.RoutezOptions{})
+	return err == nil && slices.ContainsFunc(all.Routes, func(r *server.RouteInfo) bool { return r.RemoteName == name })
+}
+
 // natsStartLimit bounds the start of the embedded server; JetStream, if its
 // configuration asks for it, may have data to recover.
 const natsStartLimit = 30 * time.Second
@@ -233,6 +264,7 @@ type serverOptions struct {
 	login   bool   // of all clients, from a variable
 	secret  *otherSecret
 	groups  *DamagedGroups
+	removed *atomic.Bool
 }
 
 // readServerOptions merges the settings with the configuration file. If the file has only a host or only a port,
@@ -285,7 +317,7 @@ func (e serverOptions) start(log *slog.Logger) (*server.Server, error) {
 		return nil, settings.Usagef("the embedded NATS server refuses its configuration: %w", err)
 	}
 	failed := make(chan string, 1)
-	srv.SetLoggerV2(natsLog{log: log, fatal: failed, login: e.login, secret: e.secret, groups: e.groups}, e.Options.Debug, e.Options.Trace, e.Options.TraceVerbose)
+	srv.SetLoggerV2(e.logger(log, failed), e.Options.Debug, e.Options.Trace, e.Options.TraceVerbose)
 	ready := make(chan bool, 1)
 	go func() {
 		srv.Start()
@@ -321,8 +353,13 @@ func (e serverOptions) reload(srv *server.Server, log *slog.Logger) error {
 		return err
 	}
 	// The server replaces its logger when a reload changes the log's options.
-	srv.SetLoggerV2(natsLog{log: log, fatal: make(chan string, 1), login: e.login, secret: e.secret, groups: e.groups}, debug, trace, verbose)
+	srv.SetLoggerV2(e.logger(log, make(chan string, 1)), debug, trace, verbose)
 	return nil
+}
+
+// logger takes the log of a server with these options.
+func (e serverOptions) logger(log *slog.Logger, fatal chan<- string) natsLog {
+	return natsLog{log: log, fatal: fatal, login: e.login, secret: e.secret, groups: e.groups, removed: e.removed}
 }
 
 // natsLog passes the server's log on. Its Fatalf only reports: the server returns after it.
@@ -332,6 +369,8 @@ type natsLog struct {
 	login  bool         // serverOptions.login
 	secret *otherSecret // nil without PQ_CLUSTER, and so is groups
 	groups *DamagedGroups
+
+	removed *atomic.Bool // set when the server was removed from those that agree on streams
 }
 
 func (l natsLog) Fatalf(format string, args ...any) {
@@ -353,6 +392,9 @@ func (l natsLog) Warnf(format string, args ...any)  { l.say(slog.LevelWarn, form
 // the consequence of the absence.
 const toRoute = "Error trying to connect to route (attempt "
 
+// wasRemoved is what the server logs when it was removed from those that agree on streams.
+const wasRemoved = "JetStream being DISABLED, our server was removed from the cluster"
+
 // plainPasswords is the server's warning about a file with passwords. A password from a variable is in no file.
 const plainPasswords = "Plaintext passwords detected"
 
@@ -360,6 +402,10 @@ func (l natsLog) say(level slog.Level, format string, args []any) {
 	text := fmt.Sprintf(format, args...)
 	if l.groups != nil {
 		l.groups.reads(text)
+		if text == wasRemoved {
+			l.removed.Store(true)
+			level = slog.LevelDebug // pqd says it, and what to do
+		}
 	}
 	if l.secret != nil && l.secret.reads(text) || strings.HasPrefix(text, toRoute) || l.login && strings.HasPrefix(text, plainPasswords) {
 		level = slog.LevelDebug

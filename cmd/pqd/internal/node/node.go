@@ -96,6 +96,7 @@ func (n *Node) watch(ctx context.Context, outside *outside) {
 	}
 	n.done.Go(func() { (&replicaWatch{storeLog, n.failed}).watch(ctx) })
 	n.done.Go(func() { outside.sendAway(ctx) })
+	n.done.Go(func() { (&returned{replacing: &replacing{n.needs.Logger, n.name, n.db, storeLog}}).watch(ctx) })
 	peers := make(map[string]string)
 	for _, other := range n.needs.Settings.Cluster {
 		if other.Name() != n.name {

@@ -78,6 +78,9 @@ func (r *readiness) err() error {
 // errReplaced is what a node waits for that was started again.
 var errReplaced = errors.New("this node has no replica of the log any more, although its disk had one: another node has its place, so it serves nothing, and counts for nothing: stop it for good")
 
+// errRemoved is why a process ends whose node was replaced.
+var errRemoved = errors.New("another node has the place of this one, so its NATS server was removed: pqd ends; do not start it again with this PQ_DATA")
+
 // alone says that too few nodes are there, and what else the node has to say: that may be what an operator has to do.
 func alone(s cluster.Status) error {
 	if s.Reason == "" {

@@ -35,6 +35,9 @@ func (r *replacing) replace(ctx context.Context, old, by string) (done protocol.
 	if err := r.replaceable(old, by); err != nil {
 		return done, err
 	}
+	if err := r.remember(ctx, old, by); err != nil {
+		return done, err
+	}
 	if err := r.storeLog.broker.RemovePeer(ctx, old); err != nil {
 		return done, err
 	}
@@ -70,9 +73,19 @@ func (r *replacing) replaceable(old, by string) error {
 	return nil
 }
 
+// remember has the log remember that a node was replaced, before it is: from then on that node is not to come back.
+func (r *replacing) remember(ctx context.Context, old, by string) error {
+	return r.storeLog.changeStream(ctx, r.stream(), func(c *streams.StreamConfig) bool { return jetstream.Replace(c, old, by) })
+}
+
+// stream is the stream that has the log.
+func (r *replacing) stream() string {
+	return jetstream.Stream(r.storeLog.settings.Store.Place, r.db.Status().Generation)
+}
+
 // replicas are the nodes that have a replica of the log.
 func (r *replacing) replicas(ctx context.Context) ([]string, error) {
-	info, err := r.storeLog.stream(ctx, jetstream.Stream(r.storeLog.settings.Store.Place, r.db.Status().Generation))
+	info, err := r.storeLog.stream(ctx, r.stream())
 	if err != nil || info.Cluster == nil {
 		return nil, err
 	}
@@ -106,6 +119,10 @@ func (w *replicaWatch) watch(ctx context.Context) {
 		}
 		if w.mendStream(ctx) {
 			w.failed <- errors.New("damaged files of the NATS server of this node are set aside now: pqd ends, and fetches what was in them when it is started again; acknowledged items are safe")
+			return
+		}
+		if w.storeLog.broker.Removed() {
+			w.failed <- errRemoved
 			return
 		}
 		if err := w.storeLog.replica().Failed(); err != nil {

@@ -90,10 +90,7 @@ func (l *Log) stream(ctx context.Context, name string) (*streams.StreamInfo, err
 
 // streamSeen is a stream as a connection sees it.
 func (l *Log) streamSeen(ctx context.Context, nc *nats.Conn, name string) (*streams.StreamInfo, error) {
-	api, err := streams.New(nc)
-	if domain := l.settings.Store.Stream.Domain; domain != "" {
-		api, err = streams.NewWithDomain(nc, domain)
-	}
+	api, err := l.api(nc)
 	if err != nil {
 		return nil, err
 	}
@@ -104,6 +101,34 @@ func (l *Log) streamSeen(ctx context.Context, nc *nats.Conn, name string) (*stre
 		return nil, err
 	}
 	return s.CachedInfo(), nil
+}
+
+// api has the requests to JetStream on a connection.
+func (l *Log) api(nc *nats.Conn) (streams.JetStream, error) {
+	if domain := l.settings.Store.Stream.Domain; domain != "" {
+		return streams.NewWithDomain(nc, domain)
+	}
+	return streams.New(nc)
+}
+
+// changeStream changes the configuration of a stream, unless change reports that there is nothing to change.
+func (l *Log) changeStream(ctx context.Context, name string, change func(*streams.StreamConfig) bool) error {
+	info, err := l.stream(ctx, name)
+	if err != nil {
+		return fmt.Errorf("look at stream %s: %w", name, err)
+	}
+	config := info.Config
+	if !change(&config) {
+		return nil
+	}
+	api, err := l.api(l.nc)
+	if err != nil {
+		return err
+	}
+	if _, err := api.UpdateStream(ctx, config); err != nil {
+		return fmt.Errorf("change stream %s: %w", name, err)
+	}
+	return nil
 }
 
 // openLogLimit bounds the wait for each answer to a login that may get none.

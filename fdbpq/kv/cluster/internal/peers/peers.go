@@ -283,7 +283,10 @@ func (p Peer) Stands() bool {
 
 // Replaced reports whether the disk of the member had a part of the log once, and has none now. A new member never had
 // one.
-func (p Peer) Replaced() bool { return p.Partless && p.Claim != nil && p.Claim.Life > 0 }
+func (p Peer) Replaced() bool { return p.Partless && p.HadPart() }
+
+// HadPart reports whether the disk of the member has, or once had, a part of the log. The member knows it from its start on.
+func (p Peer) HadPart() bool { return p.Claim != nil && p.Claim.Life > 0 }
 
 // Role says what a member does.
 type Role string

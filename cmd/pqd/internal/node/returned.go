@@ -1,0 +1,79 @@
+package node
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/pqbridge/pqbridge/fdbpq/kv/cluster"
+	"github.com/pqbridge/pqbridge/internal/jetstream"
+)
+
+// returned removes the servers of nodes that were replaced and were started again nevertheless, with their old disks. Among
+// those that agree on streams such a server is a voter as soon as it is heard: that it was removed the others remember for
+// minutes only, and until they are started anew. When it ends and another node is lost, too few of the voters are left to
+// put a new node in the place of that one. So the node whose server leads them removes it at once, by what the log remembers.
+type returned struct {
+	*replacing
+	voters int       // when they were looked at last
+	looked time.Time // for those that are too many
+}
+
+const (
+	// returnedEvery is the time between looks at the number of voters, which cost little.
+	returnedEvery = 100 * time.Millisecond
+
+	// tooManyEvery is the time between looks at voters that are too many for a while: a new node that has no place yet is one.
+	tooManyEvery = time.Second
+)
+
+// watch watches for them until ctx ends.
+func (r *returned) watch(ctx context.Context) {
+	look := time.NewTicker(returnedEvery)
+	defer look.Stop()
+	for {
+		select {
+		case <-look.C:
+			r.look(ctx)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// look removes those that have returned.
+func (r *returned) look(ctx context.Context) {
+	voters := r.storeLog.broker.Voters()
+	same := len(voters) == r.voters
+	r.voters = len(voters)
+	if len(voters) <= len(r.storeLog.settings.Cluster) || same && time.Since(r.looked) < tooManyEvery {
+		return
+	}
+	r.looked = time.Now()
+	ctx, cancel := context.WithTimeout(ctx, openLogLimit)
+	defer cancel()
+	info, err := r.storeLog.stream(ctx, r.stream())
+	if err != nil {
+		return // the log has no leader: look again
+	}
+	for _, name := range jetstream.Replaced(&info.Config) {
+		if !voters.Has(name) || !comesBack(name, r.db.Status().Members, r.storeLog.broker.IsConnected(name)) {
+			continue
+		}
+		if err := r.storeLog.broker.RemovePeer(ctx, name); err != nil {
+			r.log.Debug("the server of a node that was replaced still counts", "node", name, "error", err)
+			continue
+		}
+		r.log.Warn("a node that was replaced has been started again: its NATS server is removed again; stop it for good", "node", name)
+	}
+}
+
+// comesBack reports whether a node that was replaced has come back with its old disk, by what it says, or has ended. With an
+// empty disk it is a new node that waits for a place. While it has said nothing yet, it has just started.
+func comesBack(name string, heard []cluster.MemberStatus, connected bool) bool {
+	at := slices.IndexFunc(heard, func(m cluster.MemberStatus) bool { return m.Name == name && m.Runs })
+	if at < 0 {
+		return !connected
+	}
+	return heard[at].HadPart
+}
