@@ -146,6 +146,17 @@ func TestReturnedNodeIsNotMissed(t *testing.T) {
 	servesAll(t, x.Nodes, places[0], nats.Name(""), "kept")
 }
 
+// A node that was replaced, with an empty disk, is a new one: it gets the place of the next one that is lost.
+func TestReplacedNodeGetsAnotherPlace(t *testing.T) {
+	nightly.Only(t, "TestReplacedNodeComesBack has what decides about it, and two replacements take a minute")
+	t.Parallel()
+	x := &pqd.NodeFaults{Nodes: testenv.NewNodes(t), Random: pqd.Seeded(t)}
+	pqd.AskServing(t, x.Nodes.Active(t).Connect(t), "pq.jobs.push.1", "kept")
+	places := x.Rotate(t)
+	places[0].Kill(t)
+	servesAll(t, x.Nodes, places[0], nats.Name(""), "kept")
+}
+
 // TestClusterReplacements is TestReplacementsUnderLoad for as long as -pq.ops says, beside takeovers.
 func TestClusterReplacements(t *testing.T) {
 	t.Parallel()

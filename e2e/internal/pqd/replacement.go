@@ -40,15 +40,39 @@ func (x *NodeFaults) LoseBoth(t testing.TB) (places []*testenv.Process) {
 	x.tell(t, by)
 	first.Begin(t)
 	awaitItsPlaceGone(t, first)
-	second := x.Nodes.All[x.Random.IntN(len(x.Nodes.All))]
-	for second == by {
-		second = x.Nodes.All[x.Random.IntN(len(x.Nodes.All))]
-	}
+	second := x.other(by)
 	if first.Running() {
 		first.Kill(t)
 	}
 	second.Kill(t)
 	return []*testenv.Process{by, x.succeed(t, second)}
+}
+
+// Rotate ends a node for good, and another one gets its place. Then one more is lost, and the first one, with nothing on its
+// disk, gets that place. It returns the two.
+func (x *NodeFaults) Rotate(t testing.TB) (places []*testenv.Process) {
+	t.Helper()
+	first := x.Nodes.All[x.Random.IntN(len(x.Nodes.All))]
+	first.Kill(t)
+	by := x.succeed(t, first)
+	x.tell(t, by)
+	second := x.other(by)
+	second.Kill(t)
+	first.Move(t.TempDir())
+	first.Change("PQ_CLUSTER=" + strings.ReplaceAll(by.Setting("PQ_CLUSTER"), second.Setting("PQ_NODE"), first.Setting("PQ_NODE")))
+	x.Nodes.All[slices.Index(x.Nodes.All, second)] = first
+	t.Logf("%s takes the place of %s, with an empty disk", first.Node(), second.Node())
+	first.Begin(t)
+	first.AwaitLog(t, "this node has no replica of the log")
+	x.giveAway(t, second, first)
+	first.AwaitReady(t)
+	return []*testenv.Process{by, first}
+}
+
+// other is a node, but not this one.
+func (x *NodeFaults) other(than *testenv.Process) *testenv.Process {
+	others := slices.DeleteFunc(slices.Clone(x.Nodes.All), func(p *testenv.Process) bool { return p == than })
+	return others[x.Random.IntN(len(others))]
 }
 
 // succeed has a new node take the place of one that has ended.

@@ -16,7 +16,7 @@ import (
 type returned struct {
 	*replacing
 	voters int       // when they were looked at last
-	looked time.Time // for those that are too many
+	looked time.Time // for those that are too many; zero: look again at once
 }
 
 const (
@@ -57,10 +57,18 @@ func (r *returned) look(ctx context.Context) {
 		return // the log has no leader: look again
 	}
 	for _, name := range jetstream.Replaced(&info.Config) {
-		if !voters.Has(name) || !comesBack(name, r.db.Status().Members, r.storeLog.broker.IsConnected(name)) {
+		if !voters.Has(name) {
+			continue
+		}
+		back, known := comesBack(name, r.db.Status().Members, r.storeLog.broker.IsConnected(name))
+		if !known {
+			r.looked = time.Time{}
+		}
+		if !back {
 			continue
 		}
 		if err := r.storeLog.broker.RemovePeer(ctx, name); err != nil {
+			r.looked = time.Time{}
 			r.log.Debug("the server of a node that was replaced still counts", "node", name, "error", err)
 			continue
 		}
@@ -69,11 +77,11 @@ func (r *returned) look(ctx context.Context) {
 }
 
 // comesBack reports whether a node that was replaced has come back with its old disk, by what it says, or has ended. With an
-// empty disk it is a new node that waits for a place. While it has said nothing yet, it has just started.
-func comesBack(name string, heard []cluster.MemberStatus, connected bool) bool {
+// empty disk it is a new node that waits for a place. Nothing is known of one that has just started, and has said nothing yet.
+func comesBack(name string, heard []cluster.MemberStatus, connected bool) (back, known bool) {
 	at := slices.IndexFunc(heard, func(m cluster.MemberStatus) bool { return m.Name == name && m.Runs })
 	if at < 0 {
-		return !connected
+		return !connected, !connected
 	}
-	return heard[at].HadPart
+	return heard[at].HadPart, true
 }

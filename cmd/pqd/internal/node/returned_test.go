@@ -13,18 +13,19 @@ func TestReplacedNodeComesBack(t *testing.T) {
 		heard     cluster.MemberStatus
 		connected bool
 		back      bool
+		known     bool
 	}{
-		"with its old disk":                 {cluster.MemberStatus{Name: "a", Runs: true, HadPart: true}, true, true},
-		"killed with its old disk":          {cluster.MemberStatus{Name: "a", Runs: true, HadPart: true}, false, true},
-		"with an empty disk":                {cluster.MemberStatus{Name: "a", Runs: true}, true, false},
-		"has said nothing yet":              {cluster.MemberStatus{Name: "b", Runs: true, HadPart: true}, true, false},
-		"ended before it said anything":     {cluster.MemberStatus{Name: "b", Runs: true, HadPart: true}, false, true},
-		"starts, and was heard long ago":    {cluster.MemberStatus{Name: "a", HadPart: true}, true, false},
-		"ended long ago with an empty disk": {cluster.MemberStatus{Name: "a"}, false, true},
-		"ended long ago with its old disk":  {cluster.MemberStatus{Name: "a", HadPart: true}, false, true},
+		"with its old disk":                 {cluster.MemberStatus{Name: "a", Runs: true, HadPart: true}, true, true, true},
+		"killed with its old disk":          {cluster.MemberStatus{Name: "a", Runs: true, HadPart: true}, false, true, true},
+		"with an empty disk":                {cluster.MemberStatus{Name: "a", Runs: true}, true, false, true},
+		"has said nothing yet":              {cluster.MemberStatus{Name: "b", Runs: true, HadPart: true}, true, false, false},
+		"ended before it said anything":     {cluster.MemberStatus{Name: "b", Runs: true, HadPart: true}, false, true, true},
+		"starts, and was heard long ago":    {cluster.MemberStatus{Name: "a", HadPart: true}, true, false, false},
+		"ended long ago with an empty disk": {cluster.MemberStatus{Name: "a"}, false, true, true},
+		"ended long ago with its old disk":  {cluster.MemberStatus{Name: "a", HadPart: true}, false, true, true},
 	} {
-		if got := comesBack("a", []cluster.MemberStatus{c.heard}, c.connected); got != c.back {
-			t.Errorf("%s: it comes back: %t, expected %t", name, got, c.back)
+		if back, known := comesBack("a", []cluster.MemberStatus{c.heard}, c.connected); back != c.back || known != c.known {
+			t.Errorf("%s: it comes back: %t, that is known: %t, expected %t and %t", name, back, known, c.back, c.known)
 		}
 	}
 }
