@@ -344,11 +344,17 @@ func removePeer(ctx context.Context, srv *server.Server, meta *server.MetaCluste
 	if err := askSystem(ctx, srv, server.JSApiRemoveServer, server.JSApiMetaServerRemoveRequest{Peer: peer}, &answer); err != nil {
 		return err
 	}
-	if answer.Error != nil {
-		return &bridge.Refusal{Text: "nothing was done: " + answer.Error.Description}
+	switch {
+	case answer.Error == nil, server.IsNatsErr(answer.Error, server.JSClusterServerNotMemberErr): // another node has had it removed since
+		return nil
+	case server.IsNatsErr(answer.Error, server.JSClusterServerMemberChangeInflightErr):
+		return errMembersChange
 	}
-	return nil
+	return &bridge.Refusal{Text: "nothing was done: " + answer.Error.Description}
 }
+
+// errMembersChange: a server is being added to those that agree on streams, or removed, and that takes moments.
+var errMembersChange = &bridge.Refusal{Text: "nothing was done: the NATS servers of the nodes are about to agree on another change of their members"}
 
 // peerOf is the name by which the servers know a server among themselves. A leader that has started since it heard
 // the server last knows only this name.

@@ -3,6 +3,7 @@ package broker
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -211,12 +212,24 @@ func (n *Server) Refusing() error { return n.secret.refusing() }
 // RemovePeer removes the server of another node for good from those that agree on streams. If it is none of them, there is
 // nothing to do.
 func (n *Server) RemovePeer(ctx context.Context, name string) error {
-	meta, err := metaLeader(ctx, n.srv)
-	if err != nil {
-		return &bridge.Refusal{Text: "nothing was done: " + err.Error()}
+	for {
+		meta, err := metaLeader(ctx, n.srv)
+		if err != nil {
+			return &bridge.Refusal{Text: "nothing was done: " + err.Error()}
+		}
+		if err = removePeer(ctx, n.srv, meta, name); !errors.Is(err, errMembersChange) {
+			return err
+		}
+		select {
+		case <-time.After(removeAgain):
+		case <-ctx.Done():
+			return err
+		}
 	}
-	return removePeer(ctx, n.srv, meta, name)
 }
+
+// removeAgain is the pause before a server is removed that could not be, since another change of the members was under way.
+const removeAgain = 100 * time.Millisecond
 
 // Removed reports whether this server was removed from those that agree on streams. It has no JetStream any more.
 func (n *Server) Removed() bool { return n.removed.Load() }

@@ -39,7 +39,8 @@ func (r *replacing) replace(ctx context.Context, old, by string) (done protocol.
 		return done, err
 	}
 	if err := r.storeLog.broker.RemovePeer(ctx, old); err != nil {
-		return done, err
+		// It is no refusal: what the log remembers is done later, too.
+		return done, fmt.Errorf("the log remembers that node %s was replaced, and its NATS server still counts: %s", old, err.Error())
 	}
 	r.log.Warn("a node takes the place of another one", "old", old, "new", by)
 	for look := time.NewTicker(readyEvery); ; {

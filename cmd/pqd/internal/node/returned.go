@@ -12,7 +12,8 @@ import (
 // returned removes the servers of nodes that were replaced and were started again nevertheless, with their old disks. Among
 // those that agree on streams such a server is a voter as soon as it is heard: that it was removed the others remember for
 // minutes only, and until they are started anew. When it ends and another node is lost, too few of the voters are left to
-// put a new node in the place of that one. So the node whose server leads them removes it at once, by what the log remembers.
+// put a new node in the place of that one. So the node whose server leads them removes it at once, by what the log remembers, and so ends a replacement that was
+// interrupted as well.
 type returned struct {
 	*replacing
 	voters int       // when they were looked at last
@@ -72,7 +73,7 @@ func (r *returned) look(ctx context.Context) {
 			r.log.Debug("the server of a node that was replaced still counts", "node", name, "error", err)
 			continue
 		}
-		r.log.Warn("a node that was replaced has been started again: its NATS server is removed again; stop it for good", "node", name)
+		r.log.Warn("the NATS server of a node that was replaced is removed: if that node runs again, stop it for good", "node", name)
 	}
 }
 
