@@ -12,8 +12,8 @@ import (
 // returned removes the servers of nodes that were replaced and were started again nevertheless, with their old disks. Among
 // those that agree on streams such a server is a voter as soon as it is heard: that it was removed the others remember for
 // minutes only, and until they are started anew. When it ends and another node is lost, too few of the voters are left to
-// put a new node in the place of that one. So the node whose server leads them removes it at once, by what the log remembers, and so ends a replacement that was
-// interrupted as well.
+// put a new node in the place of that one. So the node whose server leads them removes it at once, by what the log remembers.
+// That ends a replacement that was interrupted as well.
 type returned struct {
 	*replacing
 	voters int       // when they were looked at last
