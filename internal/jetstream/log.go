@@ -117,13 +117,39 @@ func (l *Log) Append(ctx context.Context, after uint64, entry []byte) error {
 	m.Header[jetstream.ExpectedStreamHeader] = []string{l.stream}
 	m.Header[jetstream.ExpectedLastSeqHeader] = []string{strconv.FormatUint(after, 10)}
 	// If an attempt without an answer takes effect, a later attempt is refused and finds out.
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	a := &appending{l, ctx, m, make(chan answer)}
 	return patiently(ctx, answerLimit, func(ctx context.Context) error {
-		reply, err := l.request(ctx, m)
+		reply, err := a.request(ctx)
 		if err != nil {
 			return err
 		}
 		return l.outcome(ctx, after, entry, reply)
 	})
+}
+
+// appending is an append, whose answer counts whichever of its attempts it belongs to: where disks or networks are slow, each attempt
+// takes longer than its limit.
+type appending struct {
+	*Log
+	ctx     context.Context // of all attempts
+	m       *nats.Msg
+	answers chan answer
+}
+
+type answer struct {
+	reply *nats.Msg
+	err   error
+}
+
+// send begins an attempt.
+func (a *appending) send() {
+	reply, err := a.nc.RequestMsgWithContext(a.ctx, a.m)
+	select {
+	case a.answers <- answer{reply, err}:
+	case <-a.ctx.Done():
+	}
 }
 
 // outcome reads the answer to an append.
@@ -147,16 +173,23 @@ func (l *Log) outcome(ctx context.Context, after uint64, entry []byte, reply *na
 
 // request sends an entry and returns the answer. It waits for a stream that was just
 // made, or has just lost its leader: as long as the stream has no leader, nothing is done.
-func (l *Log) request(ctx context.Context, m *nats.Msg) (*nats.Msg, error) {
+func (a *appending) request(ctx context.Context) (*nats.Msg, error) {
 	for pause := lookPause; ; pause = min(2*pause, longestLookPause) {
-		reply, err := l.nc.RequestMsgWithContext(ctx, m)
-		switch {
-		case err == nil:
-			return reply, nil
-		case !errors.Is(err, nats.ErrNoResponders):
-			return nil, fmt.Errorf("append to stream %s: %w", l.stream, err)
+		go a.send()
+		var got answer
+		select {
+		case got = <-a.answers:
+		case <-ctx.Done():
+			got.err = ctx.Err()
 		}
-		if err = l.unanswered(ctx, err); errors.Is(err, cluster.ErrNoLog) || errors.Is(err, ErrStream) {
+		switch {
+		case got.err == nil:
+			return got.reply, nil
+		case !errors.Is(got.err, nats.ErrNoResponders):
+			return nil, fmt.Errorf("append to stream %s: %w", a.stream, got.err)
+		}
+		err := a.unanswered(ctx, got.err)
+		if errors.Is(err, cluster.ErrNoLog) || errors.Is(err, ErrStream) {
 			return nil, err
 		}
 		select {
