@@ -24,8 +24,9 @@ type Proxy struct {
 	target  string   // of new connections; "": no server
 	blocked bool     // connections end as soon as they begin
 	relays  []*relay // in the order of their beginning
-	way     time.Duration
-	mute    int // troubles during which new connections are accepted and get no bytes
+	ways    *Ways    // that bytes take; nil: none
+	source  net.Addr // of connections to the server; nil: any
+	mute    int      // troubles during which new connections are accepted and get no bytes
 }
 
 // NewProxy starts a proxy in front of the NATS server at this URL. It is taken
@@ -43,10 +44,18 @@ func NewProxy(t testing.TB, server string) *Proxy {
 // later.
 func newProxy(t testing.TB, target string) *Proxy {
 	t.Helper()
-	p := &Proxy{target: target, calm: make(chan struct{})}
+	p := &Proxy{target: target}
+	p.begin(t, "127.0.0.1:0")
+	return p
+}
+
+// begin has the proxy listen until the test ends.
+func (p *Proxy) begin(t testing.TB, address string) {
+	t.Helper()
+	p.calm = make(chan struct{})
 	p.end = sync.OnceFunc(func() { close(p.calm) })
 	var err error
-	if p.listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+	if p.listener, err = net.Listen("tcp", address); err != nil {
 		t.Fatal(err)
 	}
 	var accepting sync.WaitGroup
@@ -59,7 +68,6 @@ func newProxy(t testing.TB, target string) *Proxy {
 		accepting.Wait()
 		p.Cut()
 	})
-	return p
 }
 
 // URL is the address for clients.
@@ -76,7 +84,7 @@ func (p *Proxy) Calm() {
 func (p *Proxy) Distance(way time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.way = way
+	p.ways = &Ways{way: way}
 }
 
 // Cut cuts all connections.
@@ -151,17 +159,17 @@ func (p *Proxy) accept() {
 			return // closed
 		}
 		p.mu.Lock()
-		mute, target, blocked, way := p.mute > 0, p.target, p.blocked, p.way
+		mute, target, blocked, ways := p.mute > 0, p.target, p.blocked, p.ways
 		p.mu.Unlock()
 		l := newRelay(client)
-		l.way = way
+		l.ways = ways
 		if blocked || target == "" {
 			l.cut(true)
 			continue
 		}
 		if !mute {
 			// A client sees the same as without a proxy: the connection ends.
-			if l.server, err = net.Dial("tcp", target); err != nil {
+			if l.server, err = (&net.Dialer{LocalAddr: p.source}).Dial("tcp", target); err != nil {
 				l.cut(true)
 				continue
 			}
@@ -250,7 +258,7 @@ func (p *Proxy) Trouble(random *rand.Rand) string {
 type relay struct {
 	client, server net.Conn // server is nil if there is none
 	up, down       stream
-	way            time.Duration // that bytes take
+	ways           *Ways // that bytes take; nil: none
 	ended          chan struct{}
 	end            func(reset bool)
 }
@@ -294,7 +302,7 @@ func (l *relay) serve() {
 
 func (l *relay) pass(from io.Reader, to io.Writer, s *stream) {
 	defer l.cut(false)
-	if l.way > 0 {
+	if l.ways != nil {
 		road := l.road(to)
 		defer road.Close()
 		to = road
@@ -390,54 +398,4 @@ func (s *stream) cutAfter(bytes int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.left = bytes
-}
-
-// road delivers bytes a fixed time after they were written.
-type road struct {
-	relay   *relay
-	under   chan parcel
-	arrived chan struct{} // closed when nothing is under way any more
-}
-
-type parcel struct {
-	due   time.Time
-	bytes []byte
-}
-
-// maxUnderWay is how many reads of a connection are under way at most.
-const maxUnderWay = 4096
-
-func (l *relay) road(to io.Writer) *road {
-	r := &road{l, make(chan parcel, maxUnderWay), make(chan struct{})}
-	go func() {
-		defer close(r.arrived)
-		wait := time.NewTimer(0)
-		defer wait.Stop()
-		for p := range r.under {
-			wait.Reset(time.Until(p.due))
-			select {
-			case <-wait.C:
-			case <-l.ended:
-			}
-			if _, err := to.Write(p.bytes); err != nil {
-				l.cut(false)
-			}
-		}
-	}()
-	return r
-}
-
-func (r *road) Write(bytes []byte) (int, error) {
-	select {
-	case r.under <- parcel{time.Now().Add(r.relay.way), slices.Clone(bytes)}:
-		return len(bytes), nil
-	case <-r.relay.ended:
-		return 0, net.ErrClosed
-	}
-}
-
-func (r *road) Close() error {
-	close(r.under)
-	<-r.arrived
-	return nil
 }
