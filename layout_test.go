@@ -121,7 +121,7 @@ var outside = []struct {
 	{"github.com/spf13/cobra", []string{"cmd/pq", "cmd/pq/internal/doctor", "cmd/pq/internal/session", "cmd/pq/internal/top"}, "one program has commands"},
 	{"go.opentelemetry.io/otel/sdk", []string{"cmd/pqd"}, "packages take a tracer, the program makes it"},
 	{"go.opentelemetry.io/otel/exporters", []string{"cmd/pqd"}, "packages take a tracer, the program makes it"},
-	{"testing", []string{"testenv", "internal/testkit/disk", "internal/testkit/expense", "internal/testkit/nightly", "internal/testkit/fdbtest", "internal/testkit/kvtest", "internal/testkit/clustertest", "e2e/internal/cases", "e2e/internal/chromium", "e2e/internal/clock", "e2e/internal/nodejs", "e2e/internal/pqd"}, "production code is not test code"},
+	{"testing", []string{"testenv", "internal/testkit/disk", "internal/testkit/expense", "internal/testkit/nightly", "internal/testkit/fdbtest", "internal/testkit/kvtest", "internal/testkit/clustertest", "e2e/internal/cases", "e2e/internal/chromium", "e2e/internal/clock", "e2e/internal/nodejs", "e2e/internal/overlay", "e2e/internal/pqd", "e2e/internal/slowdisk"}, "production code is not test code"},
 }
 
 // scattered are the types of a package that have methods in more than one file, by how many there may be. A reader who looks for a

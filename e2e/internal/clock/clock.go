@@ -4,20 +4,14 @@
 package clock
 
 import (
-	"bytes"
-	"context"
 	_ "embed"
-	"encoding/json"
 	"fmt"
-	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
+	"github.com/pqbridge/pqbridge/e2e/internal/overlay"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
@@ -39,9 +33,8 @@ const (
 // Program is pqd with a wall clock of its own for each process that has [File] in its environment.
 func Program(t testing.TB) string {
 	t.Helper()
-	return testenv.BuildAs(t, "pqd-moved", "cmd/pqd", func() ([]string, error) {
-		overlay, err := overlay(t.TempDir())
-		return []string{"-overlay", overlay}, err
+	return overlay.Program(t, "pqd-moved", overlay.Change{
+		Package: "time", File: "time.go", Edits: map[string]string{asksRuntime + goesOn: asksRuntime + moves + goesOn}, Added: ofTime, Pqd: ofPqd,
 	})
 }
 
@@ -63,48 +56,5 @@ var sets atomic.Int64
 func Set(t testing.TB, p *testenv.Process, by time.Duration) {
 	t.Helper()
 	number := sets.Add(1)
-	if err := os.WriteFile(p.Setting(variable)+p.Setting("PQ_NODE"), fmt.Appendf(nil, "%s %d", by, number), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Kill(p.PID(), syscall.SIGUSR2); err != nil {
-		t.Fatalf("tell pqd that its clock jumps: %v", err)
-	}
-	p.AwaitLog(t, fmt.Sprintf(`"clock":"%d"`, number))
-}
-
-// overlay writes what go build takes in place of files, and returns the file that says so.
-func overlay(dir string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), testenv.Most)
-	defer cancel()
-	out, err := exec.CommandContext(ctx, "go", "env", "GOROOT", "GOMOD").Output()
-	if err != nil {
-		return "", fmt.Errorf("ask where Go and this module are: %w", err)
-	}
-	root, module, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
-	std, pqd := filepath.Join(root, "src", "time"), filepath.Join(filepath.Dir(module), "cmd", "pqd")
-	now, err := os.ReadFile(filepath.Join(std, "time.go"))
-	if err != nil {
-		return "", err
-	}
-	if n := bytes.Count(now, []byte(asksRuntime+goesOn)); n != 1 {
-		return "", fmt.Errorf("%s has %d times %q: expected once, so that its clock can be moved", filepath.Join(std, "time.go"), n, asksRuntime+goesOn)
-	}
-	files := struct{ Replace map[string]string }{make(map[string]string)}
-	for place, text := range map[string][]byte{
-		filepath.Join(std, "time.go"):  bytes.Replace(now, []byte(asksRuntime), []byte(asksRuntime+moves), 1),
-		filepath.Join(std, "moved.go"): ofTime,
-		filepath.Join(pqd, "moved.go"): ofPqd,
-	} {
-		written := filepath.Join(dir, strings.ReplaceAll(strings.TrimPrefix(place, "/"), "/", "-"))
-		if err := os.WriteFile(written, text, 0o600); err != nil {
-			return "", err
-		}
-		files.Replace[place] = written
-	}
-	text, err := json.Marshal(files)
-	if err != nil {
-		return "", err
-	}
-	file := filepath.Join(dir, "overlay.json")
-	return file, os.WriteFile(file, text, 0o600)
+	overlay.Tell(t, p, p.Setting(variable)+p.Setting("PQ_NODE"), fmt.Sprint(by, " ", number), fmt.Sprintf(`"clock":"%d"`, number))
 }
