@@ -206,13 +206,17 @@ type furthest struct {
 
 // load reads the mark that an earlier process left.
 func (f *furthest) load() error {
-	content, err := local.ReadNote(f.dir, markSuffix, f.options.Replica)
-	if err != nil || content == nil {
-		return err
-	}
 	var m peers.Mark
-	if err := json.Unmarshal(content, &m); err != nil {
-		return fmt.Errorf("%s%s: expected what this program wrote; without the file an entry may be forgotten that only a lost member had: %w", f.dir, markSuffix, err)
+	content, err := local.ReadNote(f.dir, markSuffix, f.options.Replica)
+	if err == nil && content != nil {
+		err = json.Unmarshal(content, &m)
+	}
+	if err != nil {
+		name := f.dir + markSuffix
+		return fmt.Errorf("%s: expected what this program wrote: while all other members run, move %s away, and start this one: without the file an entry may be forgotten that only a lost member had: %w", name, name, err)
+	}
+	if content == nil {
+		return nil
 	}
 	f.peers.Note(m)
 	f.saved = m

@@ -164,19 +164,20 @@ type claimKeeper struct{ *member }
 
 // load reads the claims that an earlier process left.
 func (k claimKeeper) load() error {
-	content, err := local.ReadNote(k.dir, claimSuffix, k.options.Replica)
-	if err != nil {
-		return err
-	}
 	l := &k.ledger
+	content, err := local.ReadNote(k.dir, claimSuffix, k.options.Replica)
+	if err == nil && content != nil {
+		err = json.Unmarshal(content, &l.written)
+	}
+	if err != nil {
+		name := k.dir + claimSuffix
+		return fmt.Errorf("%s: expected what this program wrote: move %s away, and start this member: without the file it counts for nothing until it has caught up with an active one: %w", name, name, err)
+	}
 	if content == nil {
 		if k.self.now().head.Entry > 0 { // the copy is of a version that made no claims
 			l.written.Own.Witnesses = k.options.Members
 		}
 		return nil
-	}
-	if err := json.Unmarshal(content, &l.written); err != nil {
-		return fmt.Errorf("%s%s: expected what this program wrote; without the file this member counts for nothing until it has caught up with an active one: %w", k.dir, claimSuffix, err)
 	}
 	l.written.Own.Lives = false
 	return nil
