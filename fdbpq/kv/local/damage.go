@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"math/big"
+	"regexp"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -111,8 +112,15 @@ func (s *damages) openError(found *logs.Check, err error) error {
 	case pebble.IsCorruptionError(err):
 		return &Damage{File: found.Reading, What: err.Error()}
 	}
+	if m := wrongTable.FindStringSubmatch(err.Error()); m != nil {
+		return s.note(&Damage{File: cmp.Or(m[2], m[1]+".sst"), What: err.Error()})
+	}
 	return err
 }
+
+// wrongTable matches what Pebble says, without calling it corrupt, of a table that is cut off, or missing: it looks for all of
+// them when it opens a store.
+var wrongTable = regexp.MustCompile(`^L\d+: (\d+): (?:object size mismatch \(([^)]+)\)|.*(?:does not exist|not exist|no such file|unknown to the objstorage provider))`)
 
 // errReadOnly: the store is open for reads alone.
 var errReadOnly = errors.New("kv/local: the store is open read-only")

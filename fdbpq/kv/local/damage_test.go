@@ -323,6 +323,45 @@ func TestUnreadableFile(t *testing.T) {
 	}
 }
 
+// A table that is cut off, or that is missing, is damage: what follows from that says how to go on.
+func TestTableOfWrongSize(t *testing.T) {
+	t.Parallel()
+	disk := vfs.NewMem()
+	db := openMem(t, Options{FS: disk})
+	mustUpdate(t, db, set("item", strings.Repeat("x", 1000)))
+	for range 2 { // what is in the log goes into a table
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+		db = openMem(t, Options{FS: disk})
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	tables := files(t, disk, ".sst")
+	if len(tables) == 0 {
+		t.Fatal("the store has no table")
+	}
+	name := tables[0]
+	expect := func(what string, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var found *Damage
+		_, err = Open("db", Options{FS: disk, Log: slog.New(slog.DiscardHandler)})
+		if !errors.As(err, &found) || !strings.HasSuffix(found.File, disk.PathBase(name)) {
+			t.Errorf("%s is %s: %v, expected damage of it", name, what, err)
+		}
+	}
+	f, err := disk.Create(name, vfs.WriteCategoryUnspecified)
+	if err == nil {
+		err = f.Close()
+	}
+	expect("cut off", err)
+	expect("missing", disk.Remove(name))
+}
+
 // A store that is salvaged has all that can be read, on both sides of damage in
 // a table and in a log, and is not changed.
 func TestSalvage(t *testing.T) {
