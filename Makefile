@@ -235,11 +235,12 @@ campaign/diskfaults: ## OPS (15000) operations on disks that fail, are full, rea
 
 campaign/cluster: OPS = 20000
 campaign/cluster: FLIPS = 50
-campaign/cluster: ## OPS (20000) operations of clients on three pqd that are killed, stopped, paused and replaced, or cut off, or whose disks are full, a log of REPLAY (200) megabytes replayed beside ten kills, and FLIPS (50) damaged nodes; Linux with FUSE
+campaign/cluster: ## OPS (20000) operations of clients on three pqd that are killed, stopped, paused and replaced, or cut off, or whose disks are full, or slow, a log of REPLAY (200) megabytes replayed beside ten kills, and FLIPS (50) damaged nodes, and as often three at once; Linux with FUSE
 	$(GO) test -run '^TestCluster(Campaign|Replacements)$$' -count 1 -timeout 72h -v ./e2e/cluster -parallel 1 -pq.ops=$(OPS) -pq.seed=$(SEED)
 	$(GO) test -run '^(TestClusterRoutes|TestNodesOnFullDisks|TestRevertedNode)$$' -count 1 -timeout 72h -v ./e2e/cluster -pq.ops=$(OPS) -pq.seed=$(SEED)
+	$(GO) test -run '^TestSlow(Sync|Routes|Processor)$$' -count 1 -timeout 72h -v ./e2e/cluster -parallel 1 -pq.seed=$(SEED)
 	$(GO) test -run '^TestReplay$$' -count 1 -timeout 72h -v ./e2e/cluster -pq.replay=$(REPLAY) -pq.seed=$(SEED)
-	$(GO) test -run '^TestDamagedNode$$' -count 1 -timeout 72h -v ./e2e/faults -pq.flips=$(FLIPS) -pq.seed=$(SEED)
+	$(GO) test -run '^(TestDamagedNode|TestDamageOnAllNodes)$$' -count 1 -timeout 72h -v ./e2e/faults -pq.flips=$(FLIPS) -pq.seed=$(SEED)
 	$(GO) test -run '^TestCompetingWriters$$' -count 10 -timeout 2h -v ./internal/jetstream -pq.faults
 	$(GO) test -run '^TestCluster$$' -count 10 -timeout 2h -v ./testenv -pq.faults
 

@@ -24,23 +24,46 @@ type keptNodes struct {
 }
 
 // keepNodes has clients use three nodes that are stopped and killed on the way, and at last
-// killed.
-func keepNodes(t *testing.T) *keptNodes {
+// killed. More may happen before a further round of work.
+func keepNodes(t *testing.T, more ...func(*keptNodes)) *keptNodes {
 	r, recorder := &keptNodes{recorded: recorded{random: pqd.Seeded(t), attempt: 10 * time.Second}}, history.NewRecorder()
 	for range 3 {
 		r.dirs = append(r.dirs, filepath.Join(t.TempDir(), "data"))
 	}
 	r.nodes = testenv.NewNodesIn(t, r.dirs)
 	x := &pqd.NodeFaults{Nodes: r.nodes, Random: r.random}
-	r.work(t, r.nodes.URL(), recorder, 60, 2000, []func(){
+	between := []func(){
 		func() { x.Happen(t, "SIGKILL of the active node") },
 		func() { x.Happen(t, "a rolling restart") },
-	})
+	}
+	for _, happen := range more {
+		between = append(between, func() { happen(r) })
+	}
+	r.work(t, r.nodes.URL(), recorder, 60, 2000, between)
 	r.end = recorder.Now()
 	for _, p := range r.nodes.All {
-		p.Kill(t)
+		if p.Running() {
+			p.Kill(t)
+		}
 	}
 	return r
+}
+
+// unfold gives a node a copy of the data that it had, in which one file is damaged.
+func (r *keptNodes) unfold(t *testing.T, node int, d damage) {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "data")
+	all := pqd.Files(t, r.dirs[node])
+	if d.file != "" {
+		all[d.file] = d.content
+	}
+	for name, content := range all {
+		to := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(to), 0o700), os.WriteFile(to, content, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.nodes.All[node].Move(dir)
 }
 
 // start starts the nodes on a copy of their data in which one file of one node is damaged,
@@ -48,19 +71,12 @@ func keepNodes(t *testing.T) *keptNodes {
 // wrong and is replaced by an empty one. Then another node is killed, so the damaged one
 // stands for what both had.
 func (r *keptNodes) start(t *testing.T, node int, d damage, late bool, seed uint64) (outcome string) {
-	for i, p := range r.nodes.All {
-		dir := filepath.Join(t.TempDir(), "data")
-		all := pqd.Files(t, r.dirs[i])
+	for i := range r.nodes.All {
 		if i == node {
-			all[d.file] = d.content
+			r.unfold(t, i, d)
+		} else {
+			r.unfold(t, i, damage{})
 		}
-		for name, content := range all {
-			to := filepath.Join(dir, name)
-			if err := errors.Join(os.MkdirAll(filepath.Dir(to), 0o700), os.WriteFile(to, content, 0o600)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		p.Move(dir)
 	}
 	bad := r.nodes.All[node]
 	others := slices.DeleteFunc(slices.Clone(r.nodes.All), func(p *testenv.Process) bool { return p == bad })
