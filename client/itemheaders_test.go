@@ -128,6 +128,7 @@ func TestPushOptions(t *testing.T) {
 		protocol.HeaderUniqueUntil: {UniqueUntilLeased(), "leased"},
 		protocol.HeaderOnConflict:  {OnConflict(Raise), "raise"},
 		protocol.HeaderResultTTL:   {ResultTTL(time.Hour), "1h0m0s"},
+		protocol.HeaderCost:        {Cost(1830), "1830"},
 	}
 	without := map[string]string{protocol.HeaderPriority: "the subject has it", protocol.HeaderSettle: "the method that hands an item over sends it"}
 	for _, h := range protocol.PushHeaders {

@@ -27,9 +27,6 @@ type bucket struct {
 	stored bool // it has a row
 }
 
-// interval is the time in which one token comes, rounded up.
-func (r Rate) interval() int64 { return (int64(r.Period) + r.N - 1) / r.N }
-
 // refilled returns the bucket as it is now, under a rate that may hold since a time: then
 // it kept the tokens for which it had room.
 func (b bucket) refilled(rate Rate, since, now int64) bucket {

@@ -23,6 +23,11 @@ func (c *Config) ratesKeys() bool { return c.KeyRate != (Rate{}) || c.KeyCostRat
 // rates reports whether the queue has a rate.
 func (c *Config) rates() bool { return c.Rate != (Rate{}) || c.CostRate != (CostRate{}) }
 
+// buckets are the buckets of a queue.
+func (c *Config) buckets() [2]bucketOf {
+	return [2]bucketOf{ofDeliveries: {rate: c.Rate}, ofCost: {cost: true, rate: Rate(c.CostRate)}}
+}
+
 // A delay and a TTL have the same bound, or this does not compile.
 var _ = [1]struct{}{}[MaxDelay-MaxTTL]
 

@@ -106,6 +106,11 @@ func (k *KeySettings) costRate(c *Config) CostRate {
 	return c.KeyCostRate
 }
 
+// buckets are the buckets of a key.
+func (k *KeySettings) buckets(key string, c *Config) [2]bucketOf {
+	return [2]bucketOf{ofDeliveries: {key: key, rate: k.rate(c)}, ofCost: {key: key, cost: true, rate: Rate(k.costRate(c))}}
+}
+
 // merge returns the settings with the fields of the JSON object replaced. null drops a setting.
 func (k KeySettings) merge(object []byte) (KeySettings, error) {
 	if err := jsonfields.Check(object, keySettingNames, true); err != nil {

@@ -180,7 +180,8 @@ func (p *pusher) push(item *NewItem) (Pushed, error) {
 	if !item.HasPriority {
 		priority = p.state.config.Priority
 	}
-	err := cmp.Or(checkMsgID(item.MsgID), CheckKey(item.Key), CheckWeight(item.Key, item.Weight), item.checkUnique(), checkResultTTL(item.ResultTTL), checkItemCost(item.Cost))
+	err := cmp.Or(checkMsgID(item.MsgID), CheckKey(item.Key), CheckWeight(item.Key, item.Weight), checkItemCost(item.Cost),
+		item.checkUnique(), checkResultTTL(item.ResultTTL))
 	if err != nil {
 		return Pushed{Err: err}, nil
 	}

@@ -66,6 +66,9 @@ func (r Rate) PerSecond() float64 {
 	return float64(r.N) / time.Duration(r.Period).Seconds()
 }
 
+// interval is the time in which one token comes, rounded up.
+func (r Rate) interval() int64 { return (int64(r.Period) + r.N - 1) / r.N }
+
 // CostRate bounds the cost of deliveries: within any time W they reserve at most N + N·W/Period, the cost of one item, and what
 // came back in it. The zero CostRate bounds nothing. See [Config].
 type CostRate Rate

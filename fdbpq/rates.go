@@ -18,16 +18,6 @@ type bucketOf struct {
 	rate Rate
 }
 
-// buckets are the buckets of a queue.
-func (c *Config) buckets() [2]bucketOf {
-	return [2]bucketOf{ofDeliveries: {rate: c.Rate}, ofCost: {cost: true, rate: Rate(c.CostRate)}}
-}
-
-// buckets are the buckets of a key.
-func (k *KeySettings) buckets(key string, c *Config) [2]bucketOf {
-	return [2]bucketOf{ofDeliveries: {key: key, rate: k.rate(c)}, ofCost: {key: key, cost: true, rate: Rate(k.costRate(c))}}
-}
-
 // row is the row of a bucket. It belongs to no generation: a purge
 // does not allow more deliveries.
 func (rs rates) row(of bucketOf) []byte {

@@ -123,6 +123,27 @@ func (p *pushing) flags(f *pflag.FlagSet) {
 		p.add(client.Weight(weight))
 		return nil
 	})
+	p.uniqueFlags(f)
+	f.Func("result-ttl", "have the queue keep what becomes of it for this `duration` at least, up to 168h", func(s string) error {
+		d, err := session.ParseDuration(s)
+		p.add(client.ResultTTL(d))
+		return err
+	})
+	f.Func("cost", "what each delivery takes of the cost rates of the queue and the key, a `number` from 1 to 1000000; 1 if not given", func(s string) error {
+		cost, err := strconv.ParseInt(s, 10, 64)
+		if err != nil {
+			return errors.New("expected a number from 1 to 1000000")
+		}
+		p.add(client.Cost(cost))
+		return nil
+	})
+	session.DurationVar(f, &p.wait, "wait", "w", "wait up to this `duration` for the item to end, and show what became of it as \"pq result\" does")
+	f.StringVar(&p.settles, "settle", p.settles, "acknowledge the leased item with this ack `subject` in the same transaction")
+	f.StringVarP(&p.id, "id", "i", p.id, "`text` that names the push: repeating it within 2 minutes pushes nothing")
+}
+
+// uniqueFlags are those about the unique value of the item.
+func (p *pushing) uniqueFlags(f *pflag.FlagSet) {
 	f.Func("unique", "`value` that one item of the queue has at a time: while one is there, pushing adds none", func(s string) error {
 		p.add(client.Unique(s))
 		return nil
@@ -142,22 +163,6 @@ func (p *pushing) flags(f *pflag.FlagSet) {
 		}
 		return nil
 	})
-	f.Func("result-ttl", "have the queue keep what becomes of it for this `duration` at least, up to 168h", func(s string) error {
-		d, err := session.ParseDuration(s)
-		p.add(client.ResultTTL(d))
-		return err
-	})
-	f.Func("cost", "what each delivery takes of the cost rates of the queue and the key, a `number` from 1 to 1000000; 1 if not given", func(s string) error {
-		cost, err := strconv.ParseInt(s, 10, 64)
-		if err != nil {
-			return errors.New("expected a number from 1 to 1000000")
-		}
-		p.add(client.Cost(cost))
-		return nil
-	})
-	session.DurationVar(f, &p.wait, "wait", "w", "wait up to this `duration` for the item to end, and show what became of it as \"pq result\" does")
-	f.StringVar(&p.settles, "settle", p.settles, "acknowledge the leased item with this ack `subject` in the same transaction")
-	f.StringVarP(&p.id, "id", "i", p.id, "`text` that names the push: repeating it within 2 minutes pushes nothing")
 }
 
 func (p *pushing) run(s *session.Session, args []string) error {
