@@ -53,7 +53,7 @@ func (b *bucket) later(tokens, now int64) {
 		b.part -= b.rate.N
 		whole++
 	}
-	if most := now + int64(b.rate.Period) + maxDebt; whole > most-b.full {
+	if most := now + int64(b.rate.Period) + maxDebt; whole >= most-b.full {
 		b.full, b.part = most, 0
 		return
 	}
@@ -73,6 +73,9 @@ func (b *bucket) sooner(tokens int64) {
 	}
 	b.full -= whole
 }
+
+// owes reports whether it is not full.
+func (b *bucket) owes(now int64) bool { return b.full > now || b.full == now && b.part > 0 }
 
 // level is how many tokens it has, negative if it owes tokens.
 func (b *bucket) level(now int64) int64 {

@@ -214,7 +214,7 @@ func (d disuse) owes(r kv.Reader) (bool, error) {
 		return false, err
 	}
 	now, err := d.now()
-	return max(bs[ofDeliveries].full, bs[ofCost].full) > now, err
+	return bs[ofDeliveries].owes(now) || bs[ofCost].owes(now), err
 }
 
 // mostNaming bounds the queues of a tenant that are asked whether their dead letters go to a queue that takes those of all. Among more

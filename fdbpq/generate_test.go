@@ -46,6 +46,9 @@ func (w *world) operation(rng *rand.Rand) operation {
 		}
 		return listOf(queue, l)
 	case dice < 20:
+		if rng.IntN(2) == 0 {
+			return keyOf(w.queueName(rng), pick(rng, "k", "another"))
+		}
 		return inspectOf(w.queueName(rng))
 	case dice < 28:
 		return sweepOf()
@@ -206,8 +209,11 @@ func (w *world) pushItems(rng *rand.Rand) []pushItem {
 			item.untilLeased = rng.IntN(3) == 0
 		}
 		item.key, item.resultTTL = w.key(rng), resultTTL(rng)
+		if rng.IntN(2) == 0 {
+			item.cost = itemCost(rng)
+		}
 		if len(w.leases) > 0 && rng.IntN(6) == 0 {
-			l := w.recentLease(rng)
+			l := w.spending(rng, w.recentLease(rng))
 			item.handOver = &l
 		}
 		items[i] = item
@@ -239,7 +245,7 @@ func (w *world) selection(rng *rand.Rand, repeatable bool) selection {
 }
 
 func (w *world) settling(rng *rand.Rand) operation {
-	l := w.recentLease(rng)
+	l := w.spending(rng, w.recentLease(rng))
 	switch rng.IntN(16) {
 	case 12, 13:
 		return settleOf(l, settleAckWith, 0, resultBody(rng))
@@ -252,7 +258,8 @@ func (w *world) settling(rng *rand.Rand) operation {
 	case 2:
 		return settleOf(l, settleNack, 0, pick(rng, "", "no paper"))
 	case 14, 15:
-		return settleOf(w.leases[len(w.leases)-1-rng.IntN(min(len(w.leases), 3))], settleNackPlain, 0, pick(rng, "no paper", "no ink")) // mostly in time
+		l := w.spending(rng, w.leases[len(w.leases)-1-rng.IntN(min(len(w.leases), 3))])
+		return settleOf(l, settleNackPlain, 0, pick(rng, "no paper", "no ink")) // mostly in time
 	case 3:
 		return settleOf(l, settleNackPlain, 0, pick(rng, "", "try again\tlater"))
 	case 4, 5:
@@ -263,7 +270,7 @@ func (w *world) settling(rng *rand.Rand) operation {
 		return settleOf(l, settleTerminate, 0, pick(rng, "", "poison"))
 	}
 	if rng.IntN(2) == 0 {
-		return settleOf(w.recentLease(rng), settleReport, w.lease(rng), pick(rng, "1/3", "2/3", strings.Repeat("p", 600), strings.Repeat("q", fdbpq.MaxProgress)))
+		return settleOf(l, settleReport, w.lease(rng), pick(rng, "1/3", "2/3", strings.Repeat("p", 600), strings.Repeat("q", fdbpq.MaxProgress)))
 	}
 	return settleOf(l, settleExtend, w.lease(rng), "")
 }
@@ -280,7 +287,10 @@ func (w *world) configuring(rng *rand.Rand) operation {
 		return configureOf(queue, map[string]any{field: value}, change, true)
 	}
 	dice := rng.IntN(40)
-	if dice >= 29 && dice < 36 {
+	switch {
+	case dice >= 33 && dice < 36:
+		return w.pricing(rng, set)
+	case dice >= 29 && dice < 36:
 		dice = 2 // items seldom fail sixteen times
 	}
 	if w.narrow && (dice == 6 || dice == 8 || dice == 18 || dice == 26 || dice >= 36) {
@@ -369,6 +379,7 @@ func (w *world) configuring(rng *rand.Rand) operation {
 		map[string]any{"dead_letter": queue}, map[string]any{"dedup_window": 5}, map[string]any{"priority": 1.5},
 		map[string]any{"attempts": 17}, map[string]any{"backoff": "1s"}, map[string]any{"backoff": []string{}}, map[string]any{"ack_wait": "1s"},
 		map[string]any{"max_interruptions": -1}, map[string]any{"max_interruptions": "3"}, map[string]any{"max_interruptions": 1.5},
+		map[string]any{"cost_rate": "1000000000001/1s"}, map[string]any{"key_cost_rate": "0/1s"}, map[string]any{"cost_rate": "1/25h"},
 		map[string]any{"result_bytes": -1}, map[string]any{"result_bytes": 64<<30 + 1},
 		map[string]any{"expire_empty": "59s"}, map[string]any{"expire_empty": "721h"}, map[string]any{"expire_empty": "-1m"},
 	)
@@ -394,6 +405,42 @@ func (w *world) rate(rng *rand.Rand) fdbpq.Rate {
 		fdbpq.Rate{N: 3, Period: fdbpq.Duration(10 * time.Second)}, fdbpq.Rate{N: 1, Period: fdbpq.Duration(time.Hour)})
 }
 
+// pricing changes rates of cost.
+func (w *world) pricing(rng *rand.Rand, set func(string, any, func(*fdbpq.Config)) operation) operation {
+	r := costRate(rng)
+	if rng.IntN(2) == 0 {
+		return set("cost_rate", r, func(c *fdbpq.Config) { c.CostRate = r })
+	}
+	return set("key_cost_rate", r, func(c *fdbpq.Config) { c.KeyCostRate = r })
+}
+
+func costRate(rng *rand.Rand) fdbpq.CostRate {
+	of := func(n int64, period time.Duration) fdbpq.CostRate {
+		return fdbpq.CostRate{N: n, Period: fdbpq.Duration(period)}
+	}
+	return pick(rng, fdbpq.CostRate{}, of(2, time.Second), of(3, 10*time.Second), of(7, 9*time.Second), of(7, 9*time.Second), of(1, time.Hour),
+		of(1000, time.Second), of(fdbpq.MaxCostRate, time.Second), of(1, 24*time.Hour), of(999_999_999_989, 24*time.Hour))
+}
+
+// itemCost is one to more than the numbers of most rates.
+func itemCost(rng *rand.Rand) int64 {
+	if rng.IntN(50) == 0 {
+		return pick[int64](rng, -1, fdbpq.MaxCost+1)
+	}
+	return pick[int64](rng, 1, 2, 3, 5, 7, 11, 50, fdbpq.MaxCost)
+}
+
+// spending has a settlement say what its delivery has cost, or not.
+func (w *world) spending(rng *rand.Rand, l heldLease) heldLease {
+	if rng.IntN(2) == 0 {
+		l.spent = spending{true, pick[int64](rng, 0, 0, 1, 2, 3, 4, 6, 20, 1000, fdbpq.MaxCost)}
+	}
+	if rng.IntN(100) == 0 {
+		l.spent = spending{true, pick[int64](rng, -1, fdbpq.MaxCost+1)}
+	}
+	return l
+}
+
 // settingKey changes the settings of a key.
 func (w *world) settingKey(rng *rand.Rand) operation {
 	queue, key := w.queueName(rng), pick(rng, "k", "k", "another")
@@ -404,7 +451,10 @@ func (w *world) settingKey(rng *rand.Rand) operation {
 		}
 		return v
 	}
-	switch rng.IntN(4) {
+	switch rng.IntN(6) {
+	case 4, 5:
+		r := costRate(rng)
+		return setKeyOf(queue, key, "cost_rate", value(r), func(k *fdbpq.KeySettings) { k.CostRate = given(r, drop) })
 	case 0:
 		n := pick[int64](rng, 0, 1, 2)
 		return setKeyOf(queue, key, "limit", value(n), func(k *fdbpq.KeySettings) { k.Limit = given(n, drop) })

@@ -69,7 +69,7 @@ func (h *handOver) acknowledge(by string, as ID) error {
 	if err := h.from.disuse.use(); err != nil {
 		return err
 	}
-	pays := paysFor(h.item, h.spent)
+	pays := h.from.rates.paysFor(h.item, h.spent)
 	return h.from.rates.settle(&pays)
 }
 

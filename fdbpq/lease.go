@@ -335,7 +335,7 @@ func (q Queue) settle(tx kv.Tx, lease Lease, how Finish, when validity, fn func(
 			return Settled{}, &LostError{Reason: LostExpired}
 		}
 	}
-	holder, pays := l.Holder, paysFor(l, lease.Spent)
+	holder, pays := l.Holder, qtx.rates.paysFor(l, lease.Spent)
 	if err := fn(qtx, l); err != nil {
 		return Settled{}, err
 	}
@@ -349,6 +349,7 @@ func (q Queue) settle(tx kv.Tx, lease Lease, how Finish, when validity, fn func(
 // goes back to the queue, and was not delivered. If repeated pops have answered the same
 // lease, another answer may have arrived, so only the last report has an effect.
 func (q Queue) Return(tx kv.Tx, lease Lease) (Settled, error) {
+	lease.Spent = nil
 	return q.settle(tx, lease, "", whileItLasts, func(qtx *queueTx, l *layout.Item) error {
 		if err := qtx.store.room.goesBack(); err != nil {
 			return err
@@ -441,7 +442,7 @@ func (q Queue) extend(tx kv.Tx, lease Lease, d time.Duration, text *string) (Set
 				return err
 			}
 		}
-		if least != nil && *least > l.Charged {
+		if least != nil && *least > l.Charged && qtx.state.ratesCost() {
 			longer.Charged = *least
 			if err := qtx.rates.correct(l.Key, l.Charged, *least); err != nil {
 				return err

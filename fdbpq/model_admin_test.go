@@ -191,6 +191,9 @@ func (m *model) inspect(queue string, at moment, got outcome) outcome {
 	if q.paused {
 		out.Reason = fdbpq.ReasonPaused
 	}
+	if q.config.CostRate != (fdbpq.CostRate{}) {
+		out.Tokens = q.costTokens(at.now)
+	}
 	turns := q.turns(selection{band: everyPriority}, at.now, got)
 	turns.peeks = true
 	for item := turns.next(); item != nil; item = turns.next() {
@@ -240,7 +243,7 @@ func (m *model) configure(queue string, at moment, change func(*fdbpq.Config), g
 	q.changeDisuse(before, at.now)
 	q.changeRates(before, at.now)
 	m.changeTurns(q, before.Fair, at.now)
-	if c := &q.config; q.keyed && (c.KeyLimit != before.KeyLimit || c.KeyOrder != before.KeyOrder || c.KeyRate != before.KeyRate) {
+	if c := &q.config; q.keyed && (c.KeyLimit != before.KeyLimit || c.KeyOrder != before.KeyOrder || c.KeyRate != before.KeyRate || c.KeyCostRate != before.KeyCostRate) {
 		m.plan(due{at: at.now, kind: "keys", queue: queue})
 	}
 	return outcome{Config: q.config}
@@ -288,6 +291,7 @@ func (m *model) purge(queue string, queueToo bool) outcome {
 	if queueToo {
 		q.exists, q.paused, q.keyed = false, false, false
 		q.settings, q.keyBuckets, q.bucket, q.keyRateSet = nil, nil, modelBucket{}, 0
+		q.costed, q.keyCosts, q.costs, q.keyCostSet = false, nil, modelCosts{}, 0
 		q.fairOrder, q.fairBuilt = 0, false
 		for _, s := range q.schedules {
 			if at := s.looked(); at != 0 {

@@ -86,11 +86,10 @@ func (q *modelQueue) reasons(at moment, said explainView) []explainView {
 }
 
 func (q *modelQueue) rateReached(at moment) explainView {
-	if q.tokens(at.now) > 0 {
+	if q.allows(at.now) > 0 {
 		return explainView{Cause: fdbpq.ReasonFlows}
 	}
-	b := q.bucket.seen(q.config.Rate, 0, at.now)
-	return explainView{Cause: fdbpq.ReasonRate, Until: at.display(at.now + int64(b.wait()))}
+	return explainView{Cause: fdbpq.ReasonRate, Until: at.display(at.now + int64(q.rateWait(at.now)))}
 }
 
 // keyReasons says why no item of a key is handed out: its pause, its holders, its rate.
@@ -109,9 +108,8 @@ func (q *modelQueue) keyReasons(at moment, key string) []explainView {
 	}
 	limit := q.limitOf(key)
 	if limit == 0 || int64(len(holders)) < limit {
-		v.WaitsFor = fdbpq.WaitsForKeyRate
-		b := q.keyBucket(key, at.now)
-		v.Until = at.display(at.now + int64(b.wait()))
+		v.WaitsFor = q.rateThatWaits(key, at.now)
+		v.Until = at.display(at.now + int64(q.keyWait(key, at.now)))
 		return []explainView{v}
 	}
 	if v.WaitsFor = fdbpq.WaitsForKeyLimit; q.config.KeyOrder {
@@ -251,6 +249,64 @@ func (q *modelQueue) itemReasons(at moment, item *modelItem, said explainView) [
 		return []explainView{{Cause: fdbpq.ReasonBlocked, WaitsFor: fdbpq.WaitsForKeyOrder, Key: item.key, Item: first.id}}
 	}
 	return []explainView{q.rateReached(at)}
+}
+
+// rateThatWaits is which of a key's rates allows no delivery, "" if they do.
+func (q *modelQueue) rateThatWaits(key string, now int64) fdbpq.WaitsFor {
+	switch {
+	case q.keyTokens(key, now) == 0:
+		return fdbpq.WaitsForKeyRate
+	case q.keyCostTokens(key, now) <= 0:
+		return fdbpq.WaitsForKeyCost
+	}
+	return ""
+}
+
+// keyView is what is shown of a key.
+type keyView struct {
+	Ready              int
+	Rate               fdbpq.Rate
+	CostRate           fdbpq.CostRate
+	Tokens, CostTokens int64
+	WaitsFor           fdbpq.WaitsFor
+	Retry              time.Duration
+}
+
+// key is what is shown of a key.
+func (m *model) key(queue, key string, at moment) outcome {
+	q := m.queue(queue)
+	if q == nil {
+		return outcome{Err: "no queue"}
+	}
+	v := keyView{Rate: q.rateOf(key), CostRate: q.costRateOf(key)}
+	for _, item := range q.in(fdbpq.StateReady) {
+		if item.key == key {
+			v.Ready++
+		}
+	}
+	if v.Rate != (fdbpq.Rate{}) {
+		v.Tokens = q.keyTokens(key, at.now)
+	}
+	if v.CostRate != (fdbpq.CostRate{}) {
+		v.CostTokens = q.keyCostTokens(key, at.now)
+	}
+	waits := q.rateThatWaits(key, at.now)
+	if waits != "" {
+		v.Retry = q.keyWait(key, at.now)
+	}
+	paused := q.settings[key].Paused
+	switch {
+	case v.Ready == 0:
+	case q.paused, paused != nil && *paused:
+		v.WaitsFor = fdbpq.WaitsForPause
+	case q.full(key) && q.config.KeyOrder:
+		v.WaitsFor = fdbpq.WaitsForKeyOrder
+	case q.full(key):
+		v.WaitsFor = fdbpq.WaitsForKeyLimit
+	default:
+		v.WaitsFor = waits
+	}
+	return outcome{OK: true, Key: v}
 }
 
 // full reports whether as many items of a key are leased as may be.

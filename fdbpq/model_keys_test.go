@@ -23,7 +23,7 @@ func (q *modelQueue) refuses(sel *selection, leases bool) string {
 	switch {
 	case limited && !leases:
 		return "lease required"
-	case (limited || set || q.config.KeyRate != (fdbpq.Rate{}) || q.config.Fair != "") && !sel.first():
+	case (limited || set || q.config.KeyRate != (fdbpq.Rate{}) || q.config.KeyCostRate != (fdbpq.CostRate{}) || q.config.Fair != "") && !sel.first():
 		return "only min"
 	}
 	return ""
@@ -31,7 +31,8 @@ func (q *modelQueue) refuses(sel *selection, leases bool) string {
 
 // blocks reports whether items may have to wait for others of their key.
 func (q *modelQueue) blocks() bool {
-	return q.keyed && (q.limitsKeys() || len(q.settings) > 0 || q.config.KeyRate != (fdbpq.Rate{}) || q.fairBuilt)
+	rated := q.config.KeyRate != (fdbpq.Rate{}) || q.config.KeyCostRate != (fdbpq.CostRate{})
+	return q.keyed && (q.limitsKeys() || len(q.settings) > 0 || rated || q.fairBuilt)
 }
 
 // ahead is how many ready items of its key go before a ready item.
@@ -70,10 +71,11 @@ type turns struct {
 	hits  int            // items taken
 	gone  map[int]bool   // items taken or passed, by number
 	taken map[string]int // items by key
+	paid  map[string]int64
 }
 
 func (q *modelQueue) turns(sel selection, now int64, got outcome) *turns {
-	return &turns{q: q, sel: sel, now: now, got: got, gone: make(map[int]bool), taken: make(map[string]int)}
+	return &turns{q: q, sel: sel, now: now, got: got, gone: make(map[int]bool), taken: make(map[string]int), paid: make(map[string]int64)}
 }
 
 func (t *turns) pass(item *modelItem) { t.gone[item.number] = true }
@@ -82,6 +84,7 @@ func (t *turns) take(item *modelItem) {
 	t.pass(item)
 	t.hits++
 	t.taken[item.key]++
+	t.paid[item.key] += item.costs()
 }
 
 // next returns the next item that may be handed out, nil when there is none.
@@ -203,5 +206,6 @@ func (t *turns) may(item *modelItem) bool {
 		}
 	}
 	limit := t.q.limitOf(item.key)
-	return (limit == 0 || int64(leased) < limit) && t.q.keyTokens(item.key, t.now) > int64(t.taken[item.key])
+	return (limit == 0 || int64(leased) < limit) &&
+		t.q.keyTokens(item.key, t.now) > int64(t.taken[item.key]) && t.q.keyCostTokens(item.key, t.now) > t.paid[item.key]
 }

@@ -55,11 +55,11 @@ func (q *modelQueue) order(sel selection) []*modelItem {
 // choose returns which items a selection hits, and which that are past their
 // TTL stand before the last of them.
 func (q *modelQueue) choose(sel selection, now int64, got outcome) (hit, passed []modelItem, more bool) {
-	size := int64(0)
+	size, left := int64(0), q.costTokens(now)
 	turns := q.turns(sel, now, got)
 	for item := turns.next(); item != nil; item = turns.next() {
 		switch {
-		case len(hit) == sel.limit:
+		case len(hit) == sel.limit || left <= 0:
 			return hit, passed, false
 		case item.expired(now):
 			if len(passed) == 256 {
@@ -71,6 +71,7 @@ func (q *modelQueue) choose(sel selection, now int64, got outcome) (hit, passed 
 			return hit, passed, false
 		default:
 			size += item.size()
+			left -= item.costs()
 			turns.take(item)
 			hit = append(hit, *item)
 		}
@@ -84,7 +85,7 @@ func (q *modelQueue) complete(out *outcome, band fdbpq.Band, now int64) {
 	switch {
 	case len(out.Items) > 0:
 		out.Ready = n.Ready
-	case n.Ready > 0 && q.tokens(now) == 0:
+	case n.Ready > 0 && q.allows(now) == 0:
 		out.Reason = fdbpq.ReasonRate
 	case n.Ready > 0 && q.blocks():
 		out.Reason = fdbpq.ReasonBlocked
@@ -112,10 +113,11 @@ func (m *model) peek(queue string, at moment, sel selection, got outcome) outcom
 	}
 	out := outcome{Retry: got.Retry} // which a peek may say
 	size := int64(0)
-	sel.limit = int(min(int64(sel.limit), q.tokens(at.now)))
+	sel.limit = int(min(int64(sel.limit), q.allows(at.now)))
+	left := q.costTokens(at.now)
 	turns := q.turns(sel, at.now, got)
 	turns.peeks = true
-	for item := turns.next(); item != nil && len(out.Items) < sel.limit; item = turns.next() {
+	for item := turns.next(); item != nil && len(out.Items) < sel.limit && left > 0; item = turns.next() {
 		if item.expired(at.now) {
 			turns.pass(item)
 			continue
@@ -124,6 +126,7 @@ func (m *model) peek(queue string, at moment, sel selection, got outcome) outcom
 			break
 		}
 		turns.take(item)
+		left -= item.costs()
 		out.Items = append(out.Items, item.view())
 	}
 	q.complete(&out, sel.band, at.now)
@@ -168,8 +171,7 @@ func (m *model) pop(queue string, at moment, sel selection, lease time.Duration,
 		q.pops[sel.popID] = nothing
 		return outcome{Reason: fdbpq.ReasonPaused, Final: true}
 	}
-	tokens := q.tokens(at.now)
-	if sel.limit = int(min(int64(sel.limit), tokens)); sel.limit == 0 {
+	if sel.limit = int(min(int64(sel.limit), q.allows(at.now))); sel.limit == 0 {
 		out := outcome{Final: final}
 		if final {
 			q.pops[sel.popID] = nothing
@@ -180,11 +182,7 @@ func (m *model) pop(queue string, at moment, sel selection, lease time.Duration,
 	}
 	hit, passed, more := q.choose(sel, at.now, got)
 	out := outcome{More: more}
-	var keys []string
-	for _, item := range hit {
-		keys = append(keys, item.key)
-	}
-	m.spend(q, keys, at.now)
+	m.spend(q, hit, at.now)
 	for i := range passed {
 		q.remove(passed[i].number)
 		m.expire(q, at, passed[i], &out)
@@ -205,7 +203,10 @@ func (m *model) pop(queue string, at moment, sel selection, lease time.Duration,
 		held.state, held.due, held.returnPriority = fdbpq.StateLeased, at.now+int64(lease), held.priority
 		held.lease = 1
 		held.spent, held.since, held.givenBack, held.takenAway = at.now, at.now, false, false
-		held.tokenBack, held.keyTokenBack = false, false
+		held.tokenBack, held.keyTokenBack, held.costBack, held.charged = false, false, false, 0
+		if q.ratesCost() {
+			held.charged = held.costs()
+		}
 		if names := sel.holders; len(names) > 0 {
 			held.holder = names[min(n, len(names)-1)]
 		}

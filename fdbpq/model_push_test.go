@@ -29,6 +29,7 @@ type pushItem struct {
 	untilLeased      bool
 	key              string
 	resultTTL        time.Duration
+	cost             int64
 }
 
 // push adds items. Ids, and the place among concurrent pushes, are the store's
@@ -161,8 +162,11 @@ func (m *model) pushOne(q *modelQueue, at moment, item pushItem, answer pushedVi
 	if !item.hasPriority {
 		priority = q.config.Priority
 	}
-	if badResultTTL(item.resultTTL) {
+	switch {
+	case badResultTTL(item.resultTTL):
 		return pushedView{Err: "time"}, -1, nil
+	case badCost(item.cost), item.handOver != nil && item.handOver.spent.bad():
+		return pushedView{Err: "cost"}, -1, nil
 	}
 	if item.msgID != "" {
 		first, known := q.pushes[item.msgID]
@@ -171,7 +175,7 @@ func (m *model) pushOne(q *modelQueue, at moment, item pushItem, answer pushedVi
 				switch from, handed, why := m.handedOver(q, item.handOver, at); why {
 				case "":
 					m.handOver(from, at, handed, q, first.id)
-					m.done(from, handed, at.now)
+					m.done(from, *from.byNumber(handed), item.handOver.spent, at.now)
 				case "hand over":
 					return pushedView{Err: why}, -1, nil
 				}
@@ -195,7 +199,7 @@ func (m *model) pushOne(q *modelQueue, at moment, item pushItem, answer pushedVi
 			return m.resolve(q, at, item, priority, living, func() {
 				if from != nil {
 					m.handOver(from, at, handed, q, living.id)
-					m.done(from, handed, at.now)
+					m.done(from, *from.byNumber(handed), item.handOver.spent, at.now)
 				}
 			}), -1, nil
 		}
@@ -221,7 +225,7 @@ func (m *model) pushOne(q *modelQueue, at moment, item pushItem, answer pushedVi
 	added := modelItem{
 		id: answer.ID, tie: placeOf(answer.ID).tie, seq: m.place(q, answer.Seq), priority: priority,
 		payload: item.payload, headers: item.headers, pushed: at.wall.UnixNano(), state: fdbpq.StateReady,
-		unique: item.unique, untilLeased: item.untilLeased, key: item.key, asks: askedFor(item.resultTTL),
+		unique: item.unique, untilLeased: item.untilLeased, key: item.key, asks: askedFor(item.resultTTL), cost: item.cost,
 	}
 	if ttl > 0 {
 		added.expires = at.now + int64(ttl)
@@ -231,7 +235,7 @@ func (m *model) pushOne(q *modelQueue, at moment, item pushItem, answer pushedVi
 	}
 	if from != nil {
 		m.handOver(from, at, handed, q, added.id)
-		m.done(from, handed, at.now)
+		m.done(from, *from.byNumber(handed), item.handOver.spent, at.now)
 	}
 	number = m.add(q, added)
 	view = pushedView{ID: added.id, Seq: added.seq, Priority: priority}

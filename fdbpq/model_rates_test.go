@@ -67,6 +67,14 @@ func (q *modelQueue) tokens(now int64) int64 {
 	return b.tokens()
 }
 
+// allows is how many deliveries the queue's rates allow, where the first one may take all tokens of cost.
+func (q *modelQueue) allows(now int64) int64 {
+	if q.costTokens(now) <= 0 {
+		return 0
+	}
+	return q.tokens(now)
+}
+
 func (q *modelQueue) rateOf(key string) fdbpq.Rate {
 	if r := q.settings[key].Rate; r != nil {
 		return *r
@@ -88,12 +96,14 @@ func (q *modelQueue) keyTokens(key string, now int64) int64 {
 }
 
 // spend takes the tokens of deliveries.
-func (m *model) spend(q *modelQueue, keys []string, now int64) {
-	if q.config.Rate != (fdbpq.Rate{}) && len(keys) > 0 {
+func (m *model) spend(q *modelQueue, items []modelItem, now int64) {
+	if q.config.Rate != (fdbpq.Rate{}) && len(items) > 0 {
 		q.bucket = q.bucket.seen(q.config.Rate, 0, now)
-		q.bucket.take(len(keys))
+		q.bucket.take(len(items))
 	}
-	for _, key := range keys {
+	for i := range items {
+		m.pay(q, &items[i], now)
+		key := items[i].key
 		if key == "" || q.rateOf(key) == (fdbpq.Rate{}) {
 			continue
 		}
@@ -112,7 +122,7 @@ func (q *modelQueue) setKeyBucket(key string, b modelBucket) {
 }
 
 // giveBack puts back the tokens of a delivery that reached nobody, if no other followed.
-func (q *modelQueue) giveBack(item *modelItem) {
+func (m *model) giveBack(q *modelQueue, item *modelItem, now int64) {
 	if item.spent == 0 {
 		return
 	}
@@ -125,12 +135,15 @@ func (q *modelQueue) giveBack(item *modelItem) {
 		q.keyBuckets[item.key] = b
 		item.keyTokenBack = true
 	}
+	if charged := item.charged; charged > 0 {
+		item.charged, item.costBack = 0, true
+		m.correct(q, item.key, charged, 0, now)
+	}
 }
 
 // done removes an item that its last holder settles. What came back when its lease ended is taken again.
-func (m *model) done(q *modelQueue, number int, now int64) {
-	item := *q.byNumber(number)
-	q.remove(number)
+func (m *model) done(q *modelQueue, item modelItem, spent spending, now int64) (reserved int64) {
+	q.remove(item.number)
 	if item.tokenBack && q.config.Rate != (fdbpq.Rate{}) {
 		q.bucket = q.bucket.seen(q.config.Rate, 0, now)
 		q.bucket.take(1)
@@ -141,6 +154,7 @@ func (m *model) done(q *modelQueue, number int, now int64) {
 		q.setKeyBucket(item.key, b)
 		m.forgetFull(q.name, now)
 	}
+	return m.settled(q, item, spent, now)
 }
 
 // forgetFull is work for a sweep: some time later, full buckets of keys are forgotten.
@@ -167,7 +181,7 @@ func (m *model) otherDue(d due, at moment) {
 		q.fairBuilt = q.fairBuilt || q.exists && q.config.Fair != "" && d.id == fmt.Sprint(q.fairOrder)
 		return
 	}
-	left := false
+	left := q.forgetCosts(at.now)
 	for key, b := range q.keyBuckets {
 		if rate := q.rateOf(key); rate != (fdbpq.Rate{}) {
 			b = b.seen(rate, q.keyRateSet, at.now)
@@ -210,12 +224,13 @@ func (q *modelQueue) changeRates(before fdbpq.Config, now int64) {
 	if before.KeyRate != q.config.KeyRate {
 		q.keyRateSet = now
 	}
+	q.changeCostRates(before, now)
 }
 
 // setKey changes the settings of a key.
 func (m *model) setKey(queue, key string, at moment, change func(*fdbpq.KeySettings)) outcome {
 	q := m.create(queue)
-	before := q.rateOf(key)
+	before, costBefore := q.rateOf(key), q.costRateOf(key)
 	was := q.settings[key]
 	k := was
 	change(&k)
@@ -237,6 +252,7 @@ func (m *model) setKey(queue, key string, at moment, change func(*fdbpq.KeySetti
 			}
 		}
 	}
+	m.changeKeyCost(q, key, costBefore, at.now)
 	return outcome{OK: true}
 }
 
@@ -246,8 +262,7 @@ func (q *modelQueue) retry(out *outcome, now int64, got outcome) {
 	var wait time.Duration
 	switch out.Reason {
 	case fdbpq.ReasonRate:
-		b := q.bucket.seen(q.config.Rate, 0, now)
-		out.Retry = b.wait()
+		out.Retry = q.rateWait(now)
 		return
 	case fdbpq.ReasonBlocked, fdbpq.ReasonLeased, fdbpq.ReasonDelayed, fdbpq.ReasonBand, fdbpq.ReasonEmpty:
 		if q.blocks() {
@@ -263,13 +278,13 @@ func (q *modelQueue) retry(out *outcome, now int64, got outcome) {
 func (q *modelQueue) firstToken(now int64) (wait time.Duration) {
 	t := q.turns(selection{end: fdbpq.Min, band: everyPriority}, now, outcome{})
 	for _, item := range q.in(fdbpq.StateReady) {
-		if item.key == "" || q.keyTokens(item.key, now) > 0 {
+		if item.key == "" || q.keyTokens(item.key, now) > 0 && q.keyCostTokens(item.key, now) > 0 {
 			continue
 		}
-		b := q.keyBucket(item.key, now)
-		t.now = now + int64(b.wait())
-		if t.may(item) && (wait == 0 || b.wait() < wait) {
-			wait = b.wait()
+		next := q.keyWait(item.key, now)
+		t.now = now + int64(next)
+		if t.may(item) && (wait == 0 || next < wait) {
+			wait = next
 		}
 	}
 	return wait

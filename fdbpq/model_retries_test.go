@@ -111,13 +111,13 @@ const lastReturn = 1000
 
 // endLease ends the lease of an item without success. The delay is the one that was named, nil for none.
 func (m *model) endLease(q *modelQueue, at moment, item *modelItem, outcome, reason string, end int64, delay *time.Duration, out *outcome) {
-	due, dies := q.countEnd(at, item, outcome, reason, end, delay)
+	due, dies := m.countEnd(q, at, item, outcome, reason, end, delay)
 	m.comeBack(q, at, item.number, due, dies, out)
 }
 
 // countEnd counts the end of a lease: each of the ways is a row of the table in docs/protocol/retries.md. It
 // returns when the item is ready again, and why it dies.
-func (q *modelQueue) countEnd(at moment, item *modelItem, outcome, reason string, end int64, delay *time.Duration) (due int64, dies string) {
+func (m *model) countEnd(q *modelQueue, at moment, item *modelItem, outcome, reason string, end int64, delay *time.Duration) (due int64, dies string) {
 	unbegun := outcome == "unreceived" || outcome == "back" && reason == ""
 	if !unbegun {
 		q.recordAttempt(at, item, outcome, reason, end)
@@ -151,7 +151,7 @@ func (q *modelQueue) countEnd(at moment, item *modelItem, outcome, reason string
 		item.unreceived++
 	}
 	if unbegun {
-		q.giveBack(item)
+		m.giveBack(q, item, at.now)
 	}
 	if delay != nil {
 		away = *delay
@@ -261,7 +261,7 @@ func (m *model) takeBack(q *modelQueue, at moment, item *modelItem, kind fdbpq.E
 	}
 	holder, priority, deliveries, id, number := item.holder, item.priority, item.deliveries(), item.id, item.number
 	n := len(out.Events)
-	due, dies := q.countEnd(at, item, outcome, reason, end, delay)
+	due, dies := m.countEnd(q, at, item, outcome, reason, end, delay)
 	out.Events = append(out.Events, showEvent(string(kind), q.name, id, priority, deliveries, reason, "")+showEndings(item.endings()))
 	m.comeBack(q, at, number, due, dies, out)
 	due = 0

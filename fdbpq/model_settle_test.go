@@ -20,6 +20,7 @@ type heldLease struct {
 	id         string // of the item
 	fence      int64
 	generation int
+	spent      spending // what its settlement is to say
 }
 
 // settlement is what can be done with a lease.
@@ -58,6 +59,13 @@ func (q *modelQueue) lostOf(l heldLease, at moment, what settlement) fdbpq.Lost 
 }
 
 func (m *model) settle(l heldLease, at moment, what settlement, d time.Duration, reason string) outcome {
+	spent := l.spent
+	if what == settleReturn || what == settleBack && reason == "" {
+		spent = spending{} // nobody has begun with it
+	}
+	if spent.bad() {
+		return outcome{Err: "cost"}
+	}
 	q := m.queue(l.queue)
 	if q == nil || q.generation != l.generation {
 		return outcome{Err: "lost: gone"}
@@ -76,22 +84,27 @@ func (m *model) settle(l heldLease, at moment, what settlement, d time.Duration,
 		}
 		return outcome{Err: "lost: expired"}
 	}
-	var out outcome
+	out := outcome{Reserved: item.charged}
+	was := *item
+	if raise := what == settleExtend || what == settleReport; spent.said && q.ratesCost() && (!raise || spent.cost > item.charged) {
+		item.charged = spent.cost
+	}
 	switch what {
 	case settleAck:
 		out.Kept = string(m.finish(q, at, item, modelResult{finish: fdbpq.FinishDone}))
-		m.done(q, item.number, at.now)
+		out.Reserved = m.done(q, was, spent, at.now)
 	case settleAckWith:
 		out.Kept = string(m.finish(q, at, item, modelResult{finish: fdbpq.FinishDone, body: reason}))
-		m.done(q, item.number, at.now)
+		out.Reserved = m.done(q, was, spent, at.now)
 	case settleTerminate:
 		if item.state == fdbpq.StateLeased {
 			q.recordAttempt(at, item, "terminated", reason, min(at.now, item.due))
 		}
 		gone := *item
-		m.done(q, gone.number, at.now)
+		out.Reserved = m.done(q, was, spent, at.now)
 		m.moveToDeadLetters(q, at, gone, cmp.Or(reason, "terminated"), &out)
 	case settleExtend, settleReport:
+		m.correct(q, item.key, was.charged, item.charged, at.now)
 		item.due = at.now + int64(d)
 		if what == settleReport {
 			out.Kept = string(q.report(at, item, reason))
@@ -111,6 +124,10 @@ func (m *model) settle(l heldLease, at moment, what settlement, d time.Duration,
 		m.endLease(q, at, item, "nak", reason, at.now, &d, &out)
 	case settleNackPlain:
 		m.endLease(q, at, item, "nak", reason, at.now, nil, &out)
+	}
+	switch what {
+	case settleBack, settleNack, settleNackPlain:
+		m.settled(q, was, spent, at.now)
 	}
 	return out
 }
@@ -172,7 +189,7 @@ func (m *model) moveToDeadLetters(q *modelQueue, at moment, item modelItem, reas
 	grave := m.create(name)
 	buried := modelItem{
 		priority: item.priority, seq: m.place(grave, 0), payload: item.payload, headers: item.headers, pushed: item.pushed,
-		key: item.key, attempts: item.attempts, progress: item.progress, progressAt: item.progressAt, state: fdbpq.StateReady,
+		key: item.key, cost: item.cost, attempts: item.attempts, progress: item.progress, progressAt: item.progressAt, state: fdbpq.StateReady,
 		dead: fdbpq.DeadLetter{
 			Reason: reason, Origin: q.name, OriginID: item.id, At: time.Unix(0, at.wall.UnixNano()),
 			Deliveries: item.deliveries(), Interruptions: item.interruptions,

@@ -50,6 +50,10 @@ type modelQueue struct {
 	bucket        modelBucket
 	keyBuckets    map[string]modelBucket
 	keyRateSet    int64 // when key_rate was changed
+	costed        bool  // a cost has had a rate
+	costs         modelCosts
+	keyCosts      map[string]modelCosts
+	keyCostSet    int64 // when key_cost_rate was changed
 	fairOrder     int
 	fairBuilt     bool // pops go by that order
 	schedules     map[string]modelSchedule
@@ -98,6 +102,9 @@ type modelItem struct {
 	spent          int64         // when its delivery took tokens
 	tokenBack      bool          // that of the queue came back
 	keyTokenBack   bool          // that of its key did
+	cost           int64         // as its push says, 0: 1
+	charged        int64         // what its last lease has paid of it, and has not got back
+	costBack       bool          // that came back
 	asks           time.Duration // for how long its result is kept
 }
 
@@ -137,6 +144,9 @@ type outcome struct {
 	Kept      string      // what became of the results of items that were settled
 	Results   []resultView
 	Explained explainView
+	Reserved  int64 // by the lease that a settlement ends
+	Tokens    int64 // of the queue's cost
+	Key       keyView
 }
 
 type itemView struct {
@@ -169,6 +179,7 @@ type itemView struct {
 	ResultTTL  time.Duration
 	Progress   string // its bytes
 	ProgressAt int64
+	Cost       int64
 
 	number       int    // the model's
 	generation   int    // of the model's queue when it gave this lease
@@ -198,6 +209,7 @@ func (m *model) clone() *model {
 		copied.pops = maps.Clone(q.pops)
 		copied.schedules, copied.links, copied.results = maps.Clone(q.schedules), maps.Clone(q.links), maps.Clone(q.results)
 		copied.settings, copied.keyBuckets = maps.Clone(q.settings), maps.Clone(q.keyBuckets)
+		copied.keyCosts = maps.Clone(q.keyCosts)
 		c.queues[name] = &copied
 	}
 	return &c
@@ -427,7 +439,7 @@ func (i *modelItem) expired(now int64) bool { return i.expires != 0 && i.expires
 func (i *modelItem) view() itemView {
 	return itemView{
 		ID: i.id, Seq: i.seq, Priority: i.priority, Payload: digest(i.payload), Headers: digest(i.headers), Size: i.size(),
-		Pushed: i.pushed, Deliveries: i.deliveries(), Endings: i.endings(), Dead: i.dead, Key: i.key, number: i.number,
+		Pushed: i.pushed, Deliveries: i.deliveries(), Endings: i.endings(), Dead: i.dead, Key: i.key, Cost: i.costs(), number: i.number,
 	}
 }
 

@@ -46,7 +46,7 @@ func (m *model) resolve(q *modelQueue, at moment, item pushItem, priority int64,
 	case item.onConflict == fdbpq.ConflictReplace && len(item.payload)+len(item.headers) > fdbpq.MaxContent:
 		return pushedView{Err: "content"}
 	case item.onConflict == fdbpq.ConflictReplace:
-		living.payload, living.headers = item.payload, item.headers
+		living.payload, living.headers, living.cost = item.payload, item.headers, item.cost
 	case item.onConflict == fdbpq.ConflictRaise && priority < view.Priority:
 		view.Priority = priority
 		if leased {

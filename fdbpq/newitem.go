@@ -91,6 +91,14 @@ func checkItemCost(cost int64) error {
 	return CheckCost(cost, 1)
 }
 
+// checkCosts returns an error unless the item may have its cost, and a delivery that it hands over what that has cost.
+func (item *NewItem) checkCosts() error {
+	if err := checkItemCost(item.Cost); err != nil || item.HandOver == nil || item.HandOver.Spent == nil {
+		return err
+	}
+	return CheckCost(*item.HandOver.Spent, 0)
+}
+
 // storedCost is the cost of an item as its row has it.
 func storedCost(cost int64) int64 {
 	if cost == 1 {

@@ -17,7 +17,7 @@ func inspectOf(queue string) operation {
 			if err != nil || i == nil {
 				return outcome{}, err
 			}
-			out := outcome{OK: true, Counts: i.Counts, Config: i.Config}
+			out := outcome{OK: true, Counts: i.Counts, Config: i.Config, Tokens: i.CostTokens}
 			if i.Paused {
 				out.Reason = fdbpq.ReasonPaused
 			}
@@ -33,6 +33,17 @@ func inspectOf(queue string) operation {
 			return out, err
 		},
 		expect: func(m *model, at moment, got outcome) outcome { return m.inspect(queue, at, got) },
+	}
+}
+
+func keyOf(queue, key string) operation {
+	return operation{
+		name: fmt.Sprintf("key %q of %s", key, queue),
+		look: func(p *process, r kv.Reader) (outcome, error) {
+			k, err := p.queue(queue).Key(r, key)
+			return outcome{OK: err == nil, Key: keyView{k.Ready, k.Rate, k.CostRate, k.Tokens, k.CostTokens, k.WaitsFor, k.Retry}}, err
+		},
+		expect: func(m *model, at moment, _ outcome) outcome { return m.key(queue, key, at) },
 	}
 }
 

@@ -32,6 +32,7 @@ type importItem struct {
 	attempts           []modelAttempt
 	progress           string
 	resultTTL          time.Duration
+	cost               int64
 }
 
 // importedView is what became of one.
@@ -52,7 +53,7 @@ func importOf(queue string, items []importItem) operation {
 					Priority: item.priority, Payload: []byte(item.payload), Headers: []byte(item.headers),
 					Pushed: wallStart, Deliveries: item.deliveries, Endings: item.endings, Fence: item.fence, Dead: &item.dead,
 					Unique: item.unique, UniqueUntilLeased: item.untilLeased, Key: item.key, KeyFence: item.keyFence,
-					ResultTTL: item.resultTTL, Progress: item.progress,
+					ResultTTL: item.resultTTL, Cost: item.cost, Progress: item.progress,
 				}
 				if item.id != "" {
 					one.ID = parseID(item.id)
@@ -122,6 +123,8 @@ func (m *model) importOne(q *modelQueue, at moment, item importItem, answer impo
 		return importedView{Err: "attempts"}
 	case item.endings.Failures > 1<<60:
 		return importedView{Err: "place"}
+	case !badResultTTL(item.resultTTL) && badCost(item.cost):
+		return importedView{Err: "cost"}
 	case badResultTTL(item.resultTTL), max(item.notBefore, item.expires) > fdbpq.MaxDelay:
 		return importedView{Err: "time"}
 	case strings.Contains(item.progress, "\n"):
@@ -142,7 +145,7 @@ func (m *model) importOne(q *modelQueue, at moment, item importItem, answer impo
 	added := modelItem{
 		id: item.id, priority: item.priority, seq: home.seq, tie: home.tie, payload: item.payload, headers: item.headers,
 		pushed: wallStart.UnixNano(), state: fdbpq.StateReady, interruptions: item.endings.Interruptions, returns: item.endings.Returns, dead: item.dead,
-		unique: item.unique, untilLeased: item.untilLeased, key: item.key, asks: askedFor(item.resultTTL),
+		unique: item.unique, untilLeased: item.untilLeased, key: item.key, asks: askedFor(item.resultTTL), cost: item.cost,
 		attempts: packed(lastAttempts(item.attempts, int(q.config.Attempts))), progress: item.progress,
 	}
 	added.failures = item.endings.Failures
@@ -195,7 +198,7 @@ func (w *world) importing(rng *rand.Rand) operation {
 			id: madeUpID(rng, w.priority(rng), 1+rng.Int64N(200)), payload: pushed.payload, headers: pushed.headers,
 			key: pushed.key, unique: pushed.unique, untilLeased: pushed.unique != "" && pushed.untilLeased,
 			notBefore: cmp.Or(pushed.notBefore, min(pushed.delay, fdbpq.MaxDelay+1)), expires: pushed.ttl,
-			resultTTL: pushed.resultTTL,
+			resultTTL: pushed.resultTTL, cost: pushed.cost,
 		}
 		switch rng.IntN(12) {
 		case 0, 1, 2:

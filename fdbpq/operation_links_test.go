@@ -82,7 +82,7 @@ func giveOf(queue, name string, ask linkAsk) operation {
 			for i := range given.Items {
 				item := &given.Items[i]
 				batch.items = append(batch.items, pushItem{
-					payload: string(item.Payload), headers: string(item.Headers), priority: item.Priority, hasPriority: true, key: item.Key,
+					payload: string(item.Payload), headers: string(item.Headers), priority: item.Priority, hasPriority: true, key: item.Key, cost: item.Cost,
 				})
 				if item.Lease != nil {
 					return out, fmt.Errorf("the item %s has a lease that somebody may settle", item.ID)
@@ -146,7 +146,7 @@ func takeOf(queue string, b batchView) operation {
 			var messages []source.Message
 			for _, item := range b.items {
 				messages = append(messages, source.Message{Item: fdbpq.NewItem{
-					Payload: []byte(item.payload), Headers: []byte(item.headers), Priority: item.priority, HasPriority: true, Key: item.key,
+					Payload: []byte(item.payload), Headers: []byte(item.headers), Priority: item.priority, HasPriority: true, Key: item.key, Cost: item.cost,
 				}})
 			}
 			fed, err := sources.Feed(tx, q, &s, at.OfBatch(b.ID, time.Unix(1, 0), messages), nil)

@@ -15,7 +15,7 @@ func pushOf(queue string, items []pushItem) operation {
 			for _, item := range items {
 				n := fdbpq.NewItem{
 					Payload: []byte(item.payload), Headers: []byte(item.headers), Priority: item.priority, HasPriority: item.hasPriority,
-					Delay: item.delay, TTL: item.ttl, MsgID: item.msgID, ResultTTL: item.resultTTL,
+					Delay: item.delay, TTL: item.ttl, MsgID: item.msgID, ResultTTL: item.resultTTL, Cost: item.cost,
 				}
 				if item.notBefore != 0 {
 					n.NotBefore = p.wall().Add(item.notBefore)
@@ -27,6 +27,7 @@ func pushOf(queue string, items []pushItem) operation {
 					if err != nil {
 						return outcome{}, err
 					}
+					lease.Spent = l.spent.of()
 					n.HandOver = &lease
 				}
 				news = append(news, n)
@@ -65,7 +66,7 @@ func (p pushItem) String() string {
 		{"hand over", p.handOver, p.handOver != nil}, {"unique", p.unique, p.unique != ""},
 		{"key", p.key, p.key != ""},
 		{"on conflict", p.onConflict, p.onConflict != ""}, {"until", "leased", p.untilLeased},
-		{"result", p.resultTTL, p.resultTTL != 0},
+		{"result", p.resultTTL, p.resultTTL != 0}, {"cost", p.cost, p.cost != 0},
 	} {
 		if field.set {
 			s += fmt.Sprintf(" %s %v", field.name, field.value)

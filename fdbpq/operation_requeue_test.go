@@ -94,7 +94,8 @@ func (m *model) requeue(id knownID, to string, at moment, got outcome) outcome {
 // requeued is what a dead letter is again in its queue.
 func (m *model) requeued(home *modelQueue, letter modelItem, answer pushedView, at moment) modelItem {
 	again := modelItem{
-		id: answer.ID, tie: placeOf(answer.ID).tie, seq: m.place(home, answer.Seq), priority: letter.lastPriority(), key: letter.key, attempts: letter.attempts,
+		id: answer.ID, tie: placeOf(answer.ID).tie, seq: m.place(home, answer.Seq), priority: letter.lastPriority(), key: letter.key, cost: letter.cost,
+		attempts: letter.attempts,
 		progress: letter.progress, progressAt: letter.progressAt,
 		payload: letter.payload, headers: letter.headers, pushed: at.wall.UnixNano(), state: fdbpq.StateReady,
 	}

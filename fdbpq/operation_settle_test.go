@@ -11,12 +11,13 @@ import (
 func settleOf(l heldLease, what settlement, d time.Duration, reason string) operation {
 	return operation{
 		settles: true,
-		name:    fmt.Sprintf("%s %s/%s fence %d (%v %s)", what, l.queue, l.id, l.fence, d, digest(reason)),
+		name:    fmt.Sprintf("%s %s/%s fence %d (%v %s), spent %v", what, l.queue, l.id, l.fence, d, digest(reason), l.spent),
 		run: func(p *process, tx kv.Tx) (outcome, error) {
 			lease, err := fdbpq.ParseLease(l.queue, []byte(l.token))
 			if err != nil {
 				return outcome{}, err
 			}
+			lease.Spent = l.spent.of()
 			q := p.queue(l.queue)
 			var settled fdbpq.Settled
 			switch what {
@@ -39,7 +40,7 @@ func settleOf(l heldLease, what settlement, d time.Duration, reason string) oper
 			case settleTerminate:
 				settled, err = q.Terminate(tx, lease, reason)
 			}
-			out := outcome{Events: eventsOf(settled.Events), Kept: string(settled.Result)}
+			out := outcome{Events: eventsOf(settled.Events), Kept: string(settled.Result), Reserved: settled.Reserved}
 			if settled.Dropped {
 				out.Kept = string(fdbpq.KeptDropped)
 			}

@@ -93,6 +93,8 @@ func kindOf(err error) string {
 		return "no fence"
 	case errors.Is(err, fdbpq.ErrAttempts):
 		return "attempts"
+	case errors.Is(err, fdbpq.ErrCost):
+		return "cost"
 	case errors.Is(err, fdbpq.ErrProgress):
 		return "progress"
 	case errors.Is(err, fdbpq.ErrUnique):
@@ -156,7 +158,7 @@ func viewOf(item *fdbpq.Item) itemView {
 	v := itemView{
 		ID: item.ID.String(), Seq: item.Seq, Priority: item.Priority,
 		Payload: digest(item.Payload), Headers: digest(item.Headers), Size: item.Size,
-		Pushed: item.Pushed.UnixNano(), Deliveries: item.Deliveries, Endings: item.Endings, Key: item.Key,
+		Pushed: item.Pushed.UnixNano(), Deliveries: item.Deliveries, Endings: item.Endings, Key: item.Key, Cost: item.Cost,
 	}
 	if item.Dead != nil {
 		v.Dead = *item.Dead
@@ -305,6 +307,7 @@ func (o *outcome) add(other outcome) {
 	o.N += other.N
 	o.Batches = append(o.Batches, other.Batches...)
 	o.Kept += other.Kept
+	o.Reserved, o.Tokens = o.Reserved*1000+other.Reserved, o.Tokens*1000+other.Tokens
 	o.Results = append(o.Results, other.Results...)
 	if other.Config != (fdbpq.Config{}) {
 		o.Config = other.Config

@@ -180,7 +180,7 @@ func (p *pusher) push(item *NewItem) (Pushed, error) {
 	if !item.HasPriority {
 		priority = p.state.config.Priority
 	}
-	err := cmp.Or(checkMsgID(item.MsgID), CheckKey(item.Key), CheckWeight(item.Key, item.Weight), checkItemCost(item.Cost),
+	err := cmp.Or(checkMsgID(item.MsgID), CheckKey(item.Key), CheckWeight(item.Key, item.Weight), item.checkCosts(),
 		item.checkUnique(), checkResultTTL(item.ResultTTL))
 	if err != nil {
 		return Pushed{Err: err}, nil

@@ -73,7 +73,7 @@ func sample(t *testing.T, field reflect.StructField, name string) string {
 		return value
 	case field.Type == reflect.TypeFor[fdbpq.Duration]():
 		return `"7m"`
-	case field.Type == reflect.TypeFor[fdbpq.Rate]():
+	case field.Type == reflect.TypeFor[fdbpq.Rate](), field.Type == reflect.TypeFor[fdbpq.CostRate]():
 		return `"5/1m"`
 	case field.Type.Kind() == reflect.Bool:
 		return "true"

@@ -160,7 +160,7 @@ func (rs rates) change(before, after [2]bucketOf) error {
 			return err
 		}
 		if next != (Rate{}) {
-			if changed := b.refilled(next, now, now); changed.full > now {
+			if changed := b.refilled(next, now, now); changed.owes(now) {
 				if err := rs.write(of, &changed); err != nil {
 					return err
 				}
@@ -226,9 +226,9 @@ type payment struct {
 }
 
 // paysFor is the payment of a settlement, before it changes the item, which remembers what a later settlement corrects.
-func paysFor(l *layout.Item, spent *int64) payment {
+func (rs rates) paysFor(l *layout.Item, spent *int64) payment {
 	p := payment{l.Key, l.Costs(), l.Charged, l.TokensBack, spent}
-	if spent != nil {
+	if spent != nil && rs.state.ratesCost() {
 		l.Charged = *spent
 	}
 	return p
@@ -333,7 +333,7 @@ func (rs rates) correctOne(of bucketOf, from, to int64) (found bool, err error) 
 	} else {
 		b.sooner(from - to)
 	}
-	if !b.stored && b.full <= now {
+	if !b.stored && !b.owes(now) {
 		return false, nil
 	}
 	return empty && b.tokens(now) > 0, rs.write(of, &b)
@@ -402,7 +402,7 @@ func (rs rates) isFull(key string, row []byte, cost bool, now int64) (bool, erro
 	if of.rate != (Rate{}) {
 		b = b.refilled(of.rate, rs.since(of), now)
 	}
-	return b.full <= now, nil
+	return !b.owes(now), nil
 }
 
 // MaxKeysOwing bounds how many rows of tokens the keys of a queue may have, because their buckets are
