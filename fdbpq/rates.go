@@ -289,7 +289,7 @@ func (rs rates) takeOne(of bucketOf) error {
 }
 
 // correct changes what a delivery has taken of the cost of its queue and of its key, from so much to so much. Pops that wait for
-// a token look again if there is one by then.
+// a token look again if it comes sooner: they, and the row of a key that waits, have the time at which it would have come.
 func (rs rates) correct(key string, from, to int64) error {
 	if from == to || !rs.state.ratesCost() {
 		return nil
@@ -314,7 +314,7 @@ func (rs rates) correct(key string, from, to int64) error {
 	return rs.keyIndex.lookAgain(rs.snapshot, key)
 }
 
-// correctOne corrects one bucket, and reports whether it was empty and has a token now.
+// correctOne corrects one bucket, and reports whether it was empty and has a token sooner now.
 func (rs rates) correctOne(of bucketOf, from, to int64) (found bool, err error) {
 	if of.rate == (Rate{}) {
 		return false, nil
@@ -336,7 +336,7 @@ func (rs rates) correctOne(of bucketOf, from, to int64) (found bool, err error) 
 	if !b.stored && !b.owes(now) {
 		return false, nil
 	}
-	return empty && b.tokens(now) > 0, rs.write(of, &b)
+	return empty && to < from, rs.write(of, &b)
 }
 
 // keysOwing is how many rows of tokens the keys have.
