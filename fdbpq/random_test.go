@@ -183,7 +183,7 @@ func (w *world) end() error {
 // leftovers are rows that an empty store has no use for.
 func (w *world) leftovers() error {
 	// Of the store, and of queues that exist. A queue has few counts of answers, and its next long answer clears old ones.
-	lasting := []string{"v", "k", "t", "w", "s", "n", "q", "h", "a", "ra", "b", "ks", "qt", "pk", "zr", "zc", "zt"}
+	lasting := []string{"v", "k", "t", "w", "s", "n", "q", "h", "a", "ra", "b", "ks", "qt", "qk", "pk", "zr", "zc", "zt"}
 	return w.db.View(w.ctx, func(r kv.Reader) error {
 		begin := []byte{0}
 		for {
