@@ -243,7 +243,8 @@ func (m *model) configure(queue string, at moment, change func(*fdbpq.Config), g
 	q.changeDisuse(before, at.now)
 	q.changeRates(before, at.now)
 	m.changeTurns(q, before.Fair, at.now)
-	if c := &q.config; q.keyed && (c.KeyLimit != before.KeyLimit || c.KeyOrder != before.KeyOrder || c.KeyRate != before.KeyRate || c.KeyCostRate != before.KeyCostRate) {
+	rates := q.config.KeyRate != before.KeyRate || q.config.KeyCostRate != before.KeyCostRate
+	if c := &q.config; q.keyed && (rates || c.KeyLimit != before.KeyLimit || c.KeyOrder != before.KeyOrder) {
 		m.plan(due{at: at.now, kind: "keys", queue: queue})
 	}
 	return outcome{Config: q.config}

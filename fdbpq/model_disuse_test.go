@@ -50,7 +50,8 @@ func (m *model) disuseDue(q *modelQueue, at moment, out *outcome) {
 
 // inUse reports whether a queue is in use, whenever it was last used.
 func (m *model) inUse(q *modelQueue, at moment) bool {
-	if q.paused || len(q.items)+len(q.pushes)+len(q.pops)+len(q.results)+len(q.schedules)+len(q.links)+len(q.settings)+len(q.keyBuckets)+len(q.keyCosts) > 0 || q.taker != nil {
+	if q.paused || q.taker != nil || len(q.keyCosts) > 0 ||
+		len(q.items)+len(q.pushes)+len(q.pops)+len(q.results)+len(q.schedules)+len(q.links)+len(q.settings)+len(q.keyBuckets) > 0 {
 		return true
 	}
 	if rate := q.config.Rate; rate != (fdbpq.Rate{}) {
