@@ -397,13 +397,13 @@ func TestCostInAnyTime(t *testing.T) {
 					}
 				}
 				for _, item := range found.Items {
-					all, held = append(all, entry{now, item.Cost, true}), append(held, item)
+					all, held = append(all, entry{now, max(1, item.Cost), true}), append(held, item)
 				}
 				for len(held) > 0 && rng.IntN(2) == 0 {
 					item, said := held[0], rng.Int64N(30)
 					held = held[1:]
 					f.must(f.ack(spent(item.Lease, said)))
-					all = append(all, entry{now, said - item.Cost, false})
+					all = append(all, entry{now, said - max(1, item.Cost), false})
 				}
 			}
 			for last, end := range all {

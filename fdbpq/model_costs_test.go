@@ -37,6 +37,14 @@ func badCost(cost int64) bool { return cost != 0 && (cost < 1 || cost > 1_000_00
 
 func (i *modelItem) costs() int64 { return max(1, i.cost) }
 
+// shownCost is the cost as items show it: one of 1 goes without saying.
+func (i *modelItem) shownCost() int64 {
+	if i.cost == 1 {
+		return 0
+	}
+	return i.cost
+}
+
 // tokensIn is how many tokens come in a time.
 func tokensIn(rate fdbpq.CostRate, d int64) *big.Rat {
 	return new(big.Rat).Mul(big.NewRat(rate.N, int64(rate.Period)), new(big.Rat).SetInt64(d))

@@ -439,7 +439,7 @@ func (i *modelItem) expired(now int64) bool { return i.expires != 0 && i.expires
 func (i *modelItem) view() itemView {
 	return itemView{
 		ID: i.id, Seq: i.seq, Priority: i.priority, Payload: digest(i.payload), Headers: digest(i.headers), Size: i.size(),
-		Pushed: i.pushed, Deliveries: i.deliveries(), Endings: i.endings(), Dead: i.dead, Key: i.key, Cost: i.costs(), number: i.number,
+		Pushed: i.pushed, Deliveries: i.deliveries(), Endings: i.endings(), Dead: i.dead, Key: i.key, Cost: i.shownCost(), number: i.number,
 	}
 }
 
