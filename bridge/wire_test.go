@@ -108,6 +108,7 @@ func TestConfigFields(t *testing.T) {
 		DedupLimit: 5, Ties: "oldest", MaxLength: 6, MaxBytes: 11, Overflow: "evict", KeyLimit: 7, KeyOrder: true,
 		Fair: "priority", Rate: "8/1m0s", KeyRate: "9/1h0m0s", HandOver: "b,c", Strict: true,
 		Backoff: `["1s","2m0s"]`, Attempts: 3, ResultBytes: 10, ExpireEmpty: protocol.Duration(time.Minute),
+		CostRate: "90000/1m0s", KeyCostRate: "1000000000000/24h0m0s",
 	}
 	body, err := json.Marshal(want)
 	if err != nil {
