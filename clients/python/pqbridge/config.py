@@ -33,6 +33,10 @@ class ConfigChange(TypedDict, total=False):
     fair: str
     rate: str
     key_rate: str
+    cost_rate: str
+    """How much cost the queue hands out in a time, such as "90000/1m"; "": no bound."""
+    key_cost_rate: str
+    """The same of each key."""
     hand_over: str
     strict: bool
     result_bytes: int
@@ -69,6 +73,10 @@ class Config(TypedDict):
     fair: str
     rate: str
     key_rate: str
+    cost_rate: str
+    """How much cost the queue hands out in a time, such as "90000/1m"; "": no bound."""
+    key_cost_rate: str
+    """The same of each key."""
     hand_over: str
     strict: bool
     result_bytes: int

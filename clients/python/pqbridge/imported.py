@@ -16,7 +16,7 @@ from .item_data import Death, ItemData
 from .mailbox import HeaderList, Request, headers_size
 from .pushed import Pushed, pushed
 from .subjects import check_id
-from .values import headers_of, key_of, payload_of, priority_of
+from .values import MOST_COST, count, headers_of, key_of, payload_of, priority_of
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,8 @@ class Import:
     returns: int = 0
     result_ttl: Duration = 0
     """For how long the queue keeps what becomes of it; 0: not at all."""
+    cost: int = 1
+    """Of a delivery."""
 
     @classmethod
     def of(cls, item: ItemData) -> Import:
@@ -71,6 +73,7 @@ class Import:
             fence=item.fence,
             dead=item.dead,
             result_ttl=item.result_ttl,
+            cost=item.cost,
         )
 
     def wire(self) -> tuple[HeaderList, bytes]:
@@ -90,6 +93,8 @@ class Import:
         found += [(name, str(value)) for name, value in (numbers | texts).items() if value]
         if result_ttl := seconds(self.result_ttl, "result_ttl", zero=True):
             found.append(("PQ-Result-TTL", duration_text(result_ttl)))
+        if count(self.cost, "cost", MOST_COST) > 1:
+            found.append(("PQ-Cost", str(self.cost)))
         if self.attempts:
             found.append(("PQ-Attempts", json.dumps(list(self.attempts))))
         return HeaderList(found + headers_of(self.headers)), payload_of(self.payload)

@@ -20,7 +20,7 @@ from .push import NewItem, push
 from .pushed import Pushed
 from .settle_lane import Settling
 from .taking import Selection, take_next
-from .values import cut, payload_of
+from .values import MOST_COST, count, cut, payload_of
 
 T = TypeVar("T")
 
@@ -47,6 +47,7 @@ class Item(ItemData):
         super().__init__(queue.name, ack_subject)
         self._queue = queue
         self._block: Hold | None = None
+        self._spent: int | None = None
         self.confirms = False
         """Whether it is leased only until it is acknowledged, and then popped for good."""
         self.keeper: asyncio.Task[None] | None = None
@@ -141,6 +142,18 @@ class Item(ItemData):
             self.lease_expires = time_of(until)
         return not dropped
 
+    def spent(self, cost: int) -> None:
+        """Says what this delivery has really cost so far, 0 to 1,000,000, where the cost of the push was a guess. It sends
+        nothing: what ends the lease says so to the queue, which corrects what it has reserved, to either side. An extension
+        before that, such as those of consume, reserves more if it has to, so that the truth is not lost with the worker.
+        A give_back without a reason and a hand_over do not say it."""
+        found = count(cost, "the cost", MOST_COST, 0)
+        if not self.leased:
+            raise NotLeasedError
+        if self._settled:
+            raise SettledError
+        self._spent = found
+
     def hold(self) -> Hold:
         """An asynchronous context manager that extends the lease. If the lease is lost all the same, it
         cancels the block, and raises LeaseLostError."""
@@ -162,7 +175,7 @@ class Item(ItemData):
         for as long as this one and by the same holder, and comes from the same end and band, unless the
         arguments say otherwise."""
         s = Selection(min=min, max=max, wait=wait, lease=lease, holder=holder, repeatable=True, timeout=timeout)
-        return await self._once(lambda: take_next(self._queue, Item.read, self.ack_subject, self.lease_term, s))
+        return await self._once(lambda: take_next(self._queue, Item.read, self.ack_subject, self.lease_term, s, self._spent))
 
     async def hand_over(self, to: Place, item: NewItem | str | bytes, *, timeout: Duration | None = None) -> Pushed:
         """Pushes an item to a queue and acknowledges this one, in one transaction. The hand_over of this
@@ -205,7 +218,7 @@ class Item(ItemData):
         """Acknowledges in a message with others."""
 
         async def settle() -> None:
-            one = Settling(self._queue, "ack", self.ack_subject, "+ACK")
+            one = Settling(self._queue, "ack", self.ack_subject, "+ACK", cost=self._spent)
             self._settled_by(one, await together(one))
 
         await self._once(settle)
@@ -229,7 +242,8 @@ class Item(ItemData):
         """Sends a settlement, by itself or with others, and returns until when the lease lasts then."""
         if not self.leased:
             raise NotLeasedError
-        one = Settling(self._queue, op, self.ack_subject, word, result)
+        cost = None if word == "+BACK" else self._spent  # an item with which nobody has begun costs nothing
+        one = Settling(self._queue, op, self.ack_subject, word, result, cost)
         landed = await one.go(self._queue.client.deadline(timeout))
         if isinstance(landed.error, ItemCancelledError):  # whatever the caller makes of it, nothing settles it any more
             self.loss = landed.error

@@ -78,6 +78,7 @@ _FIELDS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "PQ-Unique": ("unique", str),
     "PQ-Unique-Until": ("unique_until", str),
     "PQ-Result-TTL": ("result_ttl", duration_of),
+    "PQ-Cost": ("cost", int),
     "PQ-Backoff": ("backoff", duration_of),
     "PQ-Holder": ("holder", str),
     "PQ-Progress": ("progress", str),
@@ -171,6 +172,8 @@ class ItemData:
         self.result_ttl = 0.0
         """For how long the queue keeps what becomes of the item, in seconds; 0: its push did not ask for that, so a result
         would be dropped."""
+        self.cost = 1
+        """How much a delivery of the item takes of the cost_rate of its queue and of its key, by the word of its push."""
         self.schedule = ""
         """The schedule that has pushed the item, "" if none has."""
         self.scheduled_at: datetime | None = None

@@ -58,6 +58,8 @@ class Listed:
     """The beginning of the payload, if it was asked for. None where that is one of many large payloads of a page."""
     result_ttl: float = 0.0
     """For how long the queue keeps what becomes of the item, in seconds; 0: not at all."""
+    cost: int = 1
+    """Of a delivery."""
 
 
 class KeySettings(TypedDict, total=False):
@@ -71,6 +73,8 @@ class KeySettings(TypedDict, total=False):
     """Its share where keys take turns, 1 to 1000."""
     paused: bool
     """Its items are not handed out."""
+    cost_rate: str
+    """How much cost it gets in a time, such as "90000/1m"; "": no bound."""
 
 
 class KeyChange(TypedDict, total=False):
@@ -80,6 +84,7 @@ class KeyChange(TypedDict, total=False):
     rate: str | None
     weight: int | None
     paused: bool | None
+    cost_rate: str | None
 
 
 @dataclass(frozen=True)
@@ -97,10 +102,14 @@ class KeyInfo:
     weight: int = 1
     tokens: int | None = None
     """How many deliveries its rate allows now, if it has one."""
+    cost_rate: str = ""
+    """How much cost it gets in a time; "": no bound."""
+    cost_tokens: int | None = None
+    """How much cost that allows now, if it has one; negative: what the key owes."""
     waits_for: str = ""
     """Why its first item is not handed out; "": nothing keeps it."""
     retry: str = ""
-    """After which time its rate allows the next delivery, if that has to wait."""
+    """After which time its rates allow the next delivery, if that has to wait."""
     settings: KeySettings = field(default_factory=lambda: KeySettings())
 
 
@@ -135,6 +144,7 @@ def listed(queue: str, i: Any) -> Listed:
             data=base64.b64decode(i["body"]) if "body" in i else None,
             preview=base64.b64decode(i["preview"]) if "preview" in i else None,
             result_ttl=duration_of(i.get("result_ttl", "0s")),
+            cost=int(i.get("cost", 1)),
         )
     except (ValueError, TypeError, KeyError, AttributeError) as cause:
         raise unreadable("list", queue, str(i).encode(), cause) from cause

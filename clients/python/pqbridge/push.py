@@ -14,7 +14,7 @@ from .duration import Duration, duration_text, seconds, shown, time_text
 from .mailbox import Request, headers_size, random_token
 from .push_lane import Push
 from .pushed import Pushed, answer_of, items_of, pushed
-from .values import count, header_text, headers_of, key_of, payload_of, priority_of, word
+from .values import MOST_COST, count, header_text, headers_of, key_of, payload_of, priority_of, word
 
 _MOST_WEIGHT = 1000
 _LONGEST_VALUE = 1024
@@ -55,6 +55,9 @@ class NewItem:
     result_ttl: Duration | None = None
     """The queue keeps what becomes of the item for this time at least, up to 168h; it rounds up to 1m, 10m, 1h, 6h, 24h
     or 168h. Without it the queue keeps nothing."""
+    cost: int | None = None
+    """How much each delivery takes of the cost_rate of the queue and of its key, 1 to 1,000,000; without it 1. It may be a
+    guess: see Item.spent."""
 
     def wire(self) -> tuple[list[tuple[str, str]], bytes]:
         """Its headers, without priority and id, and its payload. An error says what is wrong with it."""
@@ -89,6 +92,8 @@ class NewItem:
             found.append(("PQ-TTL", duration_text(seconds(self.ttl, "ttl"))))
         if self.result_ttl is not None:
             found.append(("PQ-Result-TTL", duration_text(seconds(self.result_ttl, "result_ttl", most=_LONGEST_RESULT))))
+        if self.cost is not None:
+            found.append(("PQ-Cost", str(count(self.cost, "cost", MOST_COST))))
         if self.headers:
             found += headers_of(self.headers)
         return found, payload_of(self.payload)
@@ -111,6 +116,7 @@ class PushOptions(TypedDict, total=False):
     not_before: datetime | None
     ttl: Duration | None
     result_ttl: Duration | None
+    cost: int | None
     timeout: Duration | None
 
 

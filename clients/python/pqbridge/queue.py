@@ -71,12 +71,13 @@ class Queue(Place):
         not_before: datetime | None = None,
         ttl: Duration | None = None,
         result_ttl: Duration | None = None,
+        cost: int | None = None,
         timeout: Duration | None = None,
     ) -> Pushed:
         """Adds an item, and returns when it is durable. NewItem says what the arguments mean. json: a value instead
         of a payload, written as JSON."""
         given = payload_or_json(payload, json)
-        item = NewItem(given, priority, headers or {}, key, weight, unique, unique_until, on_conflict, msg_id, without_msg_id, delay, not_before, ttl, result_ttl)
+        item = NewItem(given, priority, headers or {}, key, weight, unique, unique_until, on_conflict, msg_id, without_msg_id, delay, not_before, ttl, result_ttl, cost)
         return await push(self, item, timeout)
 
     async def push_many(self, items: Sequence[NewItem | str | bytes], *, timeout: Duration | None = None) -> list[Pushed]:

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypedDict, Union
 from .duration import Duration, duration_text, seconds, shown, time_of, time_text
 from .errors import unreadable
 from .pushed import Pushed, pushed
-from .values import count, headers_of, key_of, payload_of, priority_of, word
+from .values import MOST_COST, count, headers_of, key_of, payload_of, priority_of, word
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,8 @@ class ScheduleItem:
     key: str | None = None
     weight: int | None = None
     ttl: Duration | None = None
+    cost: int | None = None
+    """Of a delivery; None: 1."""
 
 
 class ScheduleChange(TypedDict, total=False):
@@ -131,6 +133,7 @@ def _item(item: Any) -> dict[str, Any]:
         "priority": None if item.priority is None else priority_of(item.priority),
         "key": None if item.key is None else key_of(item.key),
         "weight": None if item.weight is None else count(item.weight, "weight", 1000),
+        "cost": None if item.cost is None else count(item.cost, "cost", MOST_COST),
         "ttl": None if item.ttl is None else duration_text(seconds(item.ttl, "ttl")),
     }
     return {name: value for name, value in fields.items() if value is not None}
@@ -144,7 +147,7 @@ def schedule_of(queue: str, s: Any) -> Schedule:
         item = None
         if "item" in s:
             i = dict(s["item"])
-            item = ScheduleItem(base64.b64decode(i["payload_base64"]) if "payload_base64" in i else i.get("payload", ""), i.get("headers", {}), i.get("priority"), i.get("key"), i.get("weight"), i.get("ttl"))
+            item = ScheduleItem(base64.b64decode(i["payload_base64"]) if "payload_base64" in i else i.get("payload", ""), i.get("headers", {}), i.get("priority"), i.get("key"), i.get("weight"), i.get("ttl"), i.get("cost"))
         counts = ScheduleCounts(**{name: int(s["counts"][name]) for name in ("fired", "missed", "overlapped")})
         shown_times = [time_of(at) for at in s.get("times", [])]
         return Schedule(**plain, **times, item=item, done=s.get("done", False), full=s.get("full", False), counts=counts, times=shown_times)

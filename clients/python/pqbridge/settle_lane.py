@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from .bundle import bundle
 from .call import Call
 from .core import Place
 from .deadline import Deadline
@@ -21,28 +22,40 @@ _ANSWER = 40
 # The bytes of a settlement with a reason. One of more has a message of its own: a message with many has 2 KiB for each.
 _LONGEST_WORD = 1100
 
+# What a frame has beside the ack subject and the word.
+_FRAMING = len("1000 1000\nPQ-Ack: \nPQ-Cost: 1000000\n\n")
+
 
 class Settling(Joining):
     """A settlement under way. ack: the subject that settles the lease. result: what the work has brought, which a line of a
-    message has no room for."""
+    message has no room for. cost: what the delivery has really cost, if that is known; it goes in a header."""
 
-    __slots__ = ("place", "op", "ack", "word", "result")
+    __slots__ = ("place", "op", "ack", "word", "result", "cost")
 
-    def __init__(self, place: Place, op: str, ack: str, word: str, result: bytes | None = None) -> None:
+    def __init__(self, place: Place, op: str, ack: str, word: str, result: bytes | None = None, cost: int | None = None) -> None:
         self.place = place
         self.op = op
         self.ack = ack
         self.word = word
         self.result = result
+        self.cost = cost
         alone = result is not None or "\n" in word or "\r" in word or len(word.encode(errors="replace")) > _LONGEST_WORD
-        super().__init__(len(ack) + len(word) + len(result or b"") + 32, alone)
+        super().__init__(len(ack) + len(word) + len(result or b"") + _FRAMING, alone)
 
     def request(self) -> Request:
         word = self.word.encode()
-        return Request(self.op, self.place.name, self.ack, None, word if self.result is None else word + b" " + self.result)
+        return Request(self.op, self.place.name, self.ack, dict(self._costs()) or None, word if self.result is None else word + b" " + self.result)
 
-    def line(self) -> str:
-        return f"{self.place.client.acks.written(self.ack)} {self.word}\n"
+    def line(self) -> bytes:
+        """What it is in a message with others."""
+        return f"{self.place.client.acks.written(self.ack)} {self.word}\n".encode()
+
+    def frame(self) -> tuple[list[tuple[str, str]], bytes]:
+        """The same where a line has no room for it, or for another one."""
+        return [("PQ-Ack", self.place.client.acks.written(self.ack)), *self._costs()], self.word.encode()
+
+    def _costs(self) -> list[tuple[str, str]]:
+        return [] if self.cost is None else [("PQ-Cost", str(self.cost))]
 
     async def go(self, deadline: Deadline) -> Landed:
         """The answer is the time until which the lease lasts, and "dropped" if there was no room for what was said with that; "" if it
@@ -72,8 +85,13 @@ async def ship(together: Bundle[Settling]) -> Sequence[Landed]:
         return [await _sent_alone(calls[0], together.send(Call(calls[0].request(), True)), together.deadline)]
     place = calls[0].place
     client, name = place.client, place.name
-    body = "".join(one.line() for one in calls).encode()
-    request = Request("ack", name, place.subject("ack.bundle.settle"), {"PQ-Bundle": str(len(calls))}, body)
+    about = {"PQ-Bundle": str(len(calls))}
+    if any(one.cost is not None for one in calls):
+        about["PQ-Frames"] = "true"
+        body = bundle(one.frame() for one in calls)
+    else:
+        body = b"".join(one.line() for one in calls)
+    request = Request("ack", name, place.subject("ack.bundle.settle"), about, body)
     call = together.send(Call(request, True))
     try:
         m = await call.send(client.mailbox, client.patience, together.deadline)

@@ -33,6 +33,7 @@ class SourceMap(TypedDict, total=False):
     ttl: str | int | SourceValue
     unique: str | int | SourceValue
     on_conflict: str | int | SourceValue
+    cost: str | int | SourceValue
 
 
 SourceStart = Union[Literal["first", "new"], int, datetime]

@@ -159,6 +159,10 @@ class Item(_Data):
     extend = _blocking(_item.Item.extend)
     report = _blocking(_item.Item.report)
 
+    def spent(self, cost: int) -> None:
+        """Says what this delivery has really cost so far: see pqbridge.Item.spent."""
+        self._real.spent(cost)
+
     def ack_next(
         self, *, wait: Duration = 0, lease: Duration | None = None, holder: str | None = None, min: int | None = None, max: int | None = None, timeout: Duration | None = None
     ) -> Item | None:

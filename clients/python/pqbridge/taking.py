@@ -63,12 +63,13 @@ class Selection:
     """What the caller calls itself."""
 
 
-async def take_next(queue: Place, read: Read[T], ack: str, term: float, selection: Selection) -> T | None:
+async def take_next(queue: Place, read: Read[T], ack: str, term: float, selection: Selection, cost: int | None) -> T | None:
     """Acknowledges a lease and pops the next item. It is None if there is none; the acknowledgement
-    has taken effect all the same."""
+    has taken effect all the same. cost: of the delivery, if it is known."""
     seconds(selection.wait, "wait", zero=True, most=LONGEST_WAIT)
     taking = Taking(queue, read, "ack_next", ack, selection)
     taking.term = taking.term or term
+    taking.headers = None if cost is None else {"PQ-Cost": str(cost)}
     try:
         return (await taking.run())[0]
     except EmptyError:
@@ -117,6 +118,7 @@ class Taking(Generic[T]):
             "holder": None if s.holder is None else holder_of(s.holder),
         }
         self._fields = {name: value for name, value in fields.items() if value is not None}
+        self.headers: dict[str, str] | None = None
         self._own_id = s.repeatable
         self._reads = op in READS
         self._repeatable = self._reads or id is not None
@@ -166,7 +168,7 @@ class Taking(Generic[T]):
         body = json.dumps(fields).encode() if fields else b""
         if self._op == "ack_next":
             body = b"+NXT " + body if body else b"+NXT"
-        return self._request(body)
+        return self._request(body, self.headers)
 
     def _is_found(self, m: Message) -> bool:
         """Whether a message is what was asked for."""

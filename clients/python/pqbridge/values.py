@@ -10,6 +10,7 @@ from typing import Any
 from .duration import shown
 
 LONGEST_NAME = 128
+MOST_COST = 1_000_000
 
 # How much of a reason is sent.
 _LONGEST_REASON = 1024
@@ -26,12 +27,12 @@ def priority_of(value: object, what: str = "priority") -> int:
     return value
 
 
-def count(value: object, what: str, most: int = 2**63 - 1) -> int:
-    """A positive count."""
+def count(value: object, what: str, most: int = 2**63 - 1, least: int = 1) -> int:
+    """A count, positive unless least is 0."""
     if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"{what} is {shown(value)}: expected an integer from 1 to {most}")
-    if not 1 <= value <= most:
-        raise ValueError(f"{what} is {shown(value)}: expected an integer from 1 to {most}")
+        raise TypeError(f"{what} is {shown(value)}: expected an integer from {least} to {most}")
+    if not least <= value <= most:
+        raise ValueError(f"{what} is {shown(value)}: expected an integer from {least} to {most}")
     return value
 
 
