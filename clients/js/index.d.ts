@@ -119,6 +119,8 @@ export interface ItemOptions {
    * the queue keeps nothing.
    */
   resultTtl?: Duration;
+  /** How much each delivery takes of the `cost_rate` of the queue and of its key, 1 to 1,000,000; 1 if not given. It may be a guess: see `spent`. */
+  cost?: number;
 }
 
 export interface PushOptions extends ItemOptions, CallOptions {}
@@ -368,6 +370,8 @@ export interface Item<Data = any, Returned = any> {
   readonly uniqueUntil: string;
   /** For how long the queue keeps what becomes of the item, in milliseconds; 0: not at all, since its push did not ask for that. */
   readonly resultTtl: number;
+  /** How much a delivery of the item takes of the `cost_rate` of its queue and of its key, by the word of its push. */
+  readonly cost: number;
   /** Set by `get` only: what the holder of the item's lease calls itself, `""` if that is not known. */
   readonly holder: string;
   /** Set by `get` only: the number of the last lease that ended without success. */
@@ -409,6 +413,12 @@ export interface Item<Data = any, Returned = any> {
    */
   report(text: string, options?: CallOptions): Promise<boolean>;
   /**
+   * Says what this delivery has really cost so far, 0 to 1,000,000, where the `cost` of the push was a guess. It sends nothing: what ends the
+   * lease says so to the queue, which corrects what it has reserved, to either side. An extension before that, such as those of `consume`,
+   * reserves more if it has to, so that the truth is not lost with the worker. A `giveBack` without a reason and a `handOver` do not say it.
+   */
+  spent(cost: number): void;
+  /**
    * Extends the lease until `stop` is called or the item is settled. `signal` is for the work on the
    * item: it aborts when the lease is lost, with a {@link LeaseLostError} as its reason, or with the
    * signal that was given.
@@ -448,6 +458,8 @@ export interface Listed {
   uniqueUntil: string;
   /** For how long the queue keeps what becomes of the item, in milliseconds; 0: not at all. */
   resultTtl: number;
+  /** Of a delivery. */
+  cost: number;
   dead: Death | undefined;
   /** Of a leased item: what its holder calls itself. */
   holder: string;
@@ -607,6 +619,8 @@ export interface ScheduleItem<Data = any> {
   key?: string;
   weight?: number;
   ttl?: Duration;
+  /** Of a delivery; 1 if not given. */
+  cost?: number;
 }
 
 /** Fields of a schedule to change. What is not given stays as it is. */
@@ -691,7 +705,7 @@ export interface SourceValue {
 }
 
 /** What items of a source have, by the protocol's names: a constant, or a value of the message. */
-export type SourceMap = Partial<Record<"priority" | "key" | "weight" | "delay" | "not_before" | "ttl" | "unique" | "on_conflict", string | Integer | SourceValue>>;
+export type SourceMap = Partial<Record<"priority" | "key" | "weight" | "delay" | "not_before" | "ttl" | "unique" | "on_conflict" | "cost", string | Integer | SourceValue>>;
 
 /** Fields of a source to change. What is not given stays as it is. */
 export interface SourceChange {
@@ -801,6 +815,8 @@ export interface KeySettings {
   weight?: number;
   /** Its items are not handed out. */
   paused?: boolean;
+  /** How much cost it gets in a time, such as `"90000/1m"`; `""`: no bound. */
+  costRate?: string;
 }
 
 /** Settings to change; null drops one. */
@@ -819,9 +835,13 @@ export interface KeyInfo {
   weight: number;
   /** How many deliveries its rate allows now, if it has one. */
   tokens?: number;
+  /** How much cost it gets in a time; `""`: no bound. */
+  costRate: string;
+  /** How much cost that allows now, if it has one; negative: what the key owes. */
+  costTokens?: number;
   /** Why its first item is not handed out; `""`: nothing keeps it. */
-  waitsFor: "" | "pause" | "key_order" | "key_limit" | "key_rate" | "rate";
-  /** After which time its rate allows the next delivery, if that has to wait. */
+  waitsFor: "" | "pause" | "key_order" | "key_limit" | "key_rate" | "key_cost_rate" | "rate";
+  /** After which time its rates allow the next delivery, if that has to wait. */
   retry: string;
   settings: KeySettings;
 }
@@ -880,6 +900,10 @@ export interface Config {
   fair: string;
   rate: string;
   key_rate: string;
+  /** How much cost the queue hands out in a time, such as `"90000/1m"`; `""`: no bound. */
+  cost_rate: string;
+  /** The same of each key. */
+  key_cost_rate: string;
   hand_over: string;
   strict: boolean;
   /** How many bytes results may take; 0: 64 MiB. */
@@ -899,7 +923,7 @@ export interface Explain {
   refuses?: "full" | "store_full" | "quota_items" | "quota_bytes";
   /** The key that the first ready item waits for, and what of it. */
   key?: string;
-  waits_for?: "pause" | "key_order" | "key_limit" | "key_rate";
+  waits_for?: "pause" | "key_order" | "key_limit" | "key_rate" | "key_cost_rate";
   /** The id of the item whose lease or delay is meant. */
   item?: string;
   holder?: string;

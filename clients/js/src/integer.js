@@ -37,13 +37,16 @@ export function integer(digits) {
   return Number.isSafeInteger(number) ? number : BigInt(digits);
 }
 
+/** The most that a delivery may cost. */
+export const mostCost = 1_000_000;
+
 /**
- * A positive count.
+ * A count, positive unless least is 0.
  * @param {unknown} value
  * @param {string} what
  * @returns {number}
  */
-export function count(value, what, most = Number.MAX_SAFE_INTEGER) {
-  if (typeof value === "number" && Number.isSafeInteger(value) && value >= 1 && value <= most) return value;
-  throw new TypeError(`${what} is ${shown(value)}: expected an integer from 1 to ${most}`);
+export function count(value, what, most = Number.MAX_SAFE_INTEGER, least = 1) {
+  if (typeof value === "number" && Number.isSafeInteger(value) && value >= least && value <= most) return value;
+  throw new TypeError(`${what} is ${shown(value)}: expected an integer from ${least} to ${most}`);
 }

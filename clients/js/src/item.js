@@ -2,11 +2,12 @@
 import { duration, durationText, nanoseconds, shown } from "./duration.js";
 import { code, LeaseLostError, mayRepeat, NotLeasedError, SettledError, unreadable } from "./errors.js";
 import { hold } from "./hold.js";
+import { count, mostCost } from "./integer.js";
 import { ItemData, time } from "./itemdata.js";
 import { writeJSON } from "./json.js";
 import { abortSignal, callOptions, checked, reasonOf } from "./options.js";
 import { payloadOf, push } from "./push.js";
-import { Settlement, settlements } from "./settled.js";
+import { costHeaders, Settlement, settlements } from "./settled.js";
 import { next } from "./take.js";
 
 const tenYears = 87600 * 3600e3;
@@ -27,6 +28,8 @@ export class Item extends ItemData {
   #ack;
   #settled = false;
   #confirms = false;
+  /** @type {string | undefined} what the delivery has really cost, as a header has it */
+  #spent;
 
   /**
    * @param {import("./queue.js").Queue} queue
@@ -111,7 +114,7 @@ export class Item extends ItemData {
    */
   async ackWith(together, options) {
     await this.#once(async () => {
-      const { error, open } = await together.add(`${this.#queue.client.acks.written(this.#ack)} +ACK`);
+      const { error, open } = await together.add({ ack: this.#queue.client.acks.written(this.#ack), word: "+ACK", cost: this.#spent });
       if (error && mayRepeat(error, true)) return void (await this.#send("ack", "+ACK", options, open || error.code === code.unknownResult));
       if (error && !(open && error instanceof LeaseLostError && held("ack", error.reason))) throw error;
     });
@@ -172,6 +175,14 @@ export class Item extends ItemData {
     return !m?.get("PQ-Note");
   }
 
+  /** @param {number} cost */
+  spent(cost) {
+    const found = count(cost, "the cost", mostCost, 0);
+    if (!this.leased) throw new NotLeasedError();
+    if (this.#settled) throw new SettledError();
+    this.#spent = String(found);
+  }
+
   /** @param {{signal?: AbortSignal}} [given] */
   hold(given) {
     return hold(this, abortSignal(checked(given, "hold", ["signal"]).signal));
@@ -182,7 +193,7 @@ export class Item extends ItemData {
    * @returns {Promise<Item | null>}
    */
   async ackNext(given) {
-    return this.#once(() => next(this.#queue, this.#ack, this.leaseTerm, given, (m, term) => Item.read(this.#queue, m, "ackNext", term)));
+    return this.#once(() => next(this.#queue, this.#ack, this.leaseTerm, given, (m, term) => Item.read(this.#queue, m, "ackNext", term), costHeaders(this.#spent)));
   }
 
   /**
@@ -225,7 +236,8 @@ export class Item extends ItemData {
   async #send(op, body, options, open = false, result) {
     if (!this.leased) throw new NotLeasedError();
     const { client } = this.#queue;
-    const call = new Settlement(this.#queue, op, this.#ack, body, result);
+    const cost = body === "+BACK" ? undefined : this.#spent; // an item with which nobody has begun costs nothing
+    const call = new Settlement(this.#queue, op, this.#ack, body, cost, result);
     try {
       return await client.lanes.send(settlements, `settle ${this.queue}`, call, client.deadline(options));
     } catch (err) {

@@ -74,6 +74,7 @@ export class ItemData {
     this.uniqueUntil = "";
     /** In milliseconds; 0: its queue does not keep what becomes of it. */
     this.resultTtl = 0;
+    this.cost = 1;
     /** @type {import("../index.js").Death | undefined} */
     this.dead = undefined;
     /** In milliseconds; 0: the queue has none. */
@@ -139,6 +140,7 @@ export class ItemData {
     header("PQ-Unique", plain, (v) => (this.unique = v));
     header("PQ-Unique-Until", plain, (v) => (this.uniqueUntil = v));
     header("PQ-Result-TTL", milliseconds, (v) => (this.resultTtl = v));
+    header("PQ-Cost", small, (v) => (this.cost = v));
     header("PQ-Backoff", milliseconds, (v) => (this.backoff = v));
     header("PQ-Holder", plain, (v) => (this.holder = v));
     header("PQ-Progress", plain, (v) => (this.progress = v));

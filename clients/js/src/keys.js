@@ -36,9 +36,10 @@ export async function key(queue, key, given) {
  */
 export async function setKey(queue, key, change, given) {
   if (change === undefined) throw new TypeError("the change is undefined: expected an object such as { limit: 5 }");
-  const body = writeJSON({ ...checked(change, "setKey", ["limit", "rate", "weight", "paused"]) });
+  const { costRate, ...plain } = checked(change, "setKey", ["limit", "rate", "weight", "paused", "costRate"]);
+  const body = writeJSON({ ...plain, cost_rate: costRate });
   const options = checked(given, "setKey", callOptions);
-  return queue.client.ask({ op: "setKey", queue: queue.name, subject: queue.subject(`admin.key.${token(key)}`), body }, options);
+  return settings(await queue.client.ask({ op: "setKey", queue: queue.name, subject: queue.subject(`admin.key.${token(key)}`), body }, options));
 }
 
 /**
@@ -58,6 +59,15 @@ function token(key) {
  * @param {any} k
  * @returns {import("../index.js").KeyInfo}
  */
-function known({ waits_for, retry, more, ...k }) {
-  return { ...k, more: more === true, waitsFor: waits_for ?? "", retry: retry ?? "" };
+function known({ waits_for, retry, more, cost_rate, cost_tokens, ...k }) {
+  const owed = cost_tokens === undefined ? {} : { costTokens: cost_tokens };
+  return { ...k, more: more === true, costRate: cost_rate ?? "", ...owed, waitsFor: waits_for ?? "", retry: retry ?? "", settings: settings(k.settings) };
+}
+
+/**
+ * @param {any} given
+ * @returns {import("../index.js").KeySettings}
+ */
+function settings({ cost_rate, ...plain }) {
+  return cost_rate === undefined ? plain : { ...plain, costRate: cost_rate };
 }

@@ -68,6 +68,7 @@ function listed(queue, i) {
       unique: i.unique ?? "",
       uniqueUntil: i.unique_until ?? "",
       resultTtl: i.result_ttl === undefined ? 0 : milliseconds(i.result_ttl),
+      cost: Number(i.cost ?? 1),
       dead: i.dead && deathOf(i.dead, time(i.dead.at)),
       holder: i.holder ?? "",
       cause: i.cause ?? "",

@@ -4,7 +4,7 @@ import { Call } from "./call.js";
 import { bundle, maxBundle } from "./bundle.js";
 import { duration, durationText, shown } from "./duration.js";
 import { code, errorOf, PQError, unreadable } from "./errors.js";
-import { count, priorityText } from "./integer.js";
+import { count, mostCost, priorityText } from "./integer.js";
 import { exact, readJSON } from "./json.js";
 import { headersSize, randomToken } from "./mailbox.js";
 import { bytes } from "./message.js";
@@ -16,7 +16,7 @@ const longestName = 128;
 const mostWeight = 1000;
 const longestValue = 1024;
 
-export const itemOptions = ["priority", "headers", "key", "weight", "unique", "uniqueUntil", "onConflict", "msgId", "withoutMsgId", "delay", "notBefore", "ttl", "resultTtl"];
+export const itemOptions = ["priority", "headers", "key", "weight", "unique", "uniqueUntil", "onConflict", "msgId", "withoutMsgId", "delay", "notBefore", "ttl", "resultTtl", "cost"];
 
 /** An item on its way. */
 export class NewItem {
@@ -52,6 +52,7 @@ export class NewItem {
     if (options.notBefore !== undefined) this.#set("PQ-Not-Before", timeOf(options.notBefore, "notBefore"));
     if (options.ttl !== undefined) this.#set("PQ-TTL", durationText(duration(options.ttl, "ttl", { most: tenYears })));
     if (options.resultTtl !== undefined) this.#set("PQ-Result-TTL", durationText(duration(options.resultTtl, "resultTtl", { most: longestResult })));
+    if (options.cost !== undefined) this.#set("PQ-Cost", String(count(options.cost, "cost", mostCost)));
     this.headers.push(...headersOf(options.headers));
   }
 

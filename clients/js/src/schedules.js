@@ -3,7 +3,7 @@ import { headers as natsHeaders } from "@nats-io/nats-core";
 import { Call } from "./call.js";
 import { duration, durationText } from "./duration.js";
 import { unreadable } from "./errors.js";
-import { priorityText } from "./integer.js";
+import { count, mostCost, priorityText } from "./integer.js";
 import { exact, readJSON, writeJSON } from "./json.js";
 import { bytes } from "./message.js";
 import { ask, requests } from "./named.js";
@@ -114,7 +114,7 @@ function changed(op, given) {
 
 /** @param {import("../index.js").ScheduleItem} given */
 function itemOf(given) {
-  const { payload: one, headers, priority, key, weight, ttl } = checked(given, "an item", ["payload", "headers", "priority", "key", "weight", "ttl"]);
+  const { payload: one, headers, priority, key, weight, ttl, cost } = checked(given, "an item", ["payload", "headers", "priority", "key", "weight", "ttl", "cost"]);
   const payload = jsonOf(one);
   const content = payload === undefined ? undefined : payloadOf(payload);
   /** @type {Record<string, string[]>} */
@@ -128,6 +128,7 @@ function itemOf(given) {
     key: keyOf(key),
     weight,
     ttl: ttl === undefined ? undefined : durationText(duration(ttl, "ttl")),
+    cost: cost === undefined ? undefined : count(cost, "cost", mostCost),
   };
 }
 
@@ -152,6 +153,7 @@ function known(queue, op, s) {
         key: item.key,
         weight: item.weight,
         ttl: item.ttl,
+        cost: item.cost,
       },
       start: time(s.start),
       end: time(s.end),

@@ -28,8 +28,10 @@ export async function ackMany(queue, items, given) {
  * @typedef {{error?: import("./errors.js").PQError, open: boolean}} Result
  */
 
+/** @typedef {import("./settled.js").Part} Part */
+
 export class Settlements {
-  /** @type {{line: string, resolve: (result: Result) => void, reject: (cause: unknown) => void}[]} */
+  /** @type {{one: Part, resolve: (result: Result) => void, reject: (cause: unknown) => void}[]} */
   #all = [];
 
   /** @param {import("./queue.js").Queue} queue */
@@ -38,11 +40,11 @@ export class Settlements {
   }
 
   /**
-   * @param {string} line
+   * @param {Part} one
    * @returns {Promise<Result>}
    */
-  add(line) {
-    return new Promise((resolve, reject) => this.#all.push({ line, resolve, reject }));
+  add(one) {
+    return new Promise((resolve, reject) => this.#all.push({ one, resolve, reject }));
   }
 
   /** @param {import("../index.js").CallOptions} options */
@@ -51,12 +53,12 @@ export class Settlements {
   }
 
   /**
-   * @param {{line: string, resolve: (result: Result) => void, reject: (cause: unknown) => void}[]} part
+   * @param {{one: Part, resolve: (result: Result) => void, reject: (cause: unknown) => void}[]} part
    * @param {import("../index.js").CallOptions} options
    */
   async #part(part, options) {
     const { client, name } = this.queue;
-    const call = settling(this.queue, "ack", part.map(({ line }) => line));
+    const call = settling(this.queue, "ack", part.map(({ one }) => one));
     try {
       const m = await call.send(client, client.deadline(options));
       linesOf(m, call, part.length).forEach((line, i) => part[i]?.resolve({ error: refusal("ack", name, line), open: call.open }));

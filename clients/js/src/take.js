@@ -69,12 +69,14 @@ export function taking(queue, op, batch, given, read) {
  * @param {number} term of the lease, in milliseconds
  * @param {import("../index.js").NextOptions | undefined} given
  * @param {Reader<Item>} read
+ * @param {import("@nats-io/nats-core").MsgHdrs} [headers] of the acknowledgement
  */
-export async function next(queue, ack, term, given, read) {
+export async function next(queue, ack, term, given, read, headers) {
   const options = checked(given, "ackNext", nextOptions);
   if (options.wait !== undefined) duration(options.wait, "wait", { zero: true, most: longestWait });
   const taking = new Taking(queue, "ackNext", ack, 0, { ...options, repeatable: true }, read);
   taking.term ||= term;
+  taking.headers = headers;
   try {
     return (await taking.run())[0] ?? null;
   } catch (err) {
@@ -138,6 +140,8 @@ export class Taking {
     this.silence = Infinity;
     /** @type {import("./absence.js").Absence | undefined} what says for how long nothing answers */
     this.absence = undefined;
+    /** @type {import("@nats-io/nats-core").MsgHdrs | undefined} */
+    this.headers = undefined;
     this.deadline = deadline ?? this.client.deadline(options, this.wait);
     this.answers = new Answers(this.client.mailbox, this.#bell, this.wait > 0);
   }
@@ -234,7 +238,7 @@ export class Taking {
     const size = this.batch > 0 ? { [this.#bundled ? "bundle" : "batch"]: this.batch } : {};
     const fields = { ...this.fields, ...size, expires: expires > 0 ? nanoseconds(expires) : undefined, repeat: repeat || undefined };
     const body = Object.values(fields).some((value) => value !== undefined) ? writeJSON(fields) : "";
-    return { body: bytes(this.op === "ackNext" ? `+NXT ${body}`.trimEnd() : body) };
+    return { headers: this.headers, body: bytes(this.op === "ackNext" ? `+NXT ${body}`.trimEnd() : body) };
   }
 
   /**

@@ -10,14 +10,14 @@ const at = new Date("2099-01-31T09:00:00Z");
 test("a schedule is made, shown, changed and removed", async () => {
   const q = queue();
   await fails(q.schedule("s"), NotFoundError, 404, "unknown");
-  const made = await q.setSchedule("s", { ...far, start: at, catchUp: "2h", jitter: 90_000, item: { payload: "report", headers: { A: "b", C: ["d", "e"] }, priority: -(2n ** 63n), key: "k", weight: 3, ttl: "1h" } });
+  const made = await q.setSchedule("s", { ...far, start: at, catchUp: "2h", jitter: 90_000, item: { payload: "report", headers: { A: "b", C: ["d", "e"] }, priority: -(2n ** 63n), key: "k", weight: 3, ttl: "1h", cost: 7 } });
   const { next, due, times, ...rest } = made;
   assert.deepEqual(next, new Date("2100-01-01T11:00:00Z"));
   assert.ok(due >= next && due - next <= 90_000);
   assert.deepEqual(times, []);
   assert.deepEqual(rest, {
     name: "s", spec: far.spec, zone: far.zone, start: at, end: undefined, count: 0, overlap: "skip", catchUp: "2h0m0s", missed: "one", jitter: "1m30s",
-    item: { payload: "report", headers: { A: ["b"], C: ["d", "e"] }, priority: -(2n ** 63n), key: "k", weight: 3, ttl: "1h0m0s" },
+    item: { payload: "report", headers: { A: ["b"], C: ["d", "e"] }, priority: -(2n ** 63n), key: "k", weight: 3, ttl: "1h0m0s", cost: 7 },
     paused: false, last: undefined, done: false, full: false, counts: { fired: 0, missed: 0, overlapped: 0 },
   });
   const shown = await q.schedule("s");
@@ -29,7 +29,7 @@ test("a schedule is made, shown, changed and removed", async () => {
   assert.deepEqual([soon.start, soon.next < at, soon.item.payload], [undefined, true, "report"]);
   assert.equal((await q.setSchedule("s", { item: { payload: { json: ["a"] } } })).item.payload, '["a"]');
   const data = new Uint8Array([0, 255, 10]);
-  assert.deepEqual((await q.setSchedule("s", { item: { payload: data } })).item, { payload: data, headers: undefined, priority: undefined, key: undefined, weight: undefined, ttl: undefined });
+  assert.deepEqual((await q.setSchedule("s", { item: { payload: data } })).item, { payload: data, headers: undefined, priority: undefined, key: undefined, weight: undefined, ttl: undefined, cost: undefined });
   assert.deepEqual(await q.scheduleTimes("new", { spec: `@at ${at.toISOString()}` }), [at]);
   await fails(q.schedule("new"), NotFoundError, 404, "unknown");
 

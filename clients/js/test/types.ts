@@ -53,6 +53,18 @@ export async function program(nc: NatsConnection): Promise<void> {
   const { outcome, nextId }: declared.Result = await jobs.pushAndWait({ json: 1 }, { wait: "30s", priority: 1 });
   if (outcome === "dead") console.log((await jobs.result(nextId, { wait: 1000 })).string());
   await item.ack({ result: { json: 1 }, timeout: "5s" });
+  await jobs.push("x", { cost: 60 });
+  const said: void = item.spent(item.cost - 1);
+  // @ts-expect-error a cost that is no number
+  item.spent("60");
+  // @ts-expect-error it is the program's to say with spent
+  item.cost = 1;
+  const { costRate, costTokens = 0, settings: own, waitsFor } = await jobs.key("ann");
+  if (costTokens < 0 && waitsFor === "key_cost_rate" && !own.costRate) await jobs.setKey("ann", { costRate: costRate === "" ? null : "90000/1m" });
+  await jobs.configure({ cost_rate: "90000/1m", key_cost_rate: "" });
+  await jobs.setSchedule("hourly", { spec: "@hourly", item: { payload: "x", cost: 5 } });
+  await jobs.setSource("orders", { map: { cost: { header: "Tokens", default: 1 } } });
+  for await (const { cost } of jobs.list()) console.log(cost.toFixed(), said);
   const ended: declared.Cancelled = await jobs.cancel(id, { reason: "enough", spareLeased: true, timeout: "5s" });
   if (ended.outcome === "cancelled" && ended.finishedAt) console.log(ended.finishedAt.getTime(), ended.priority, ended.deliveries);
   try {
