@@ -21,7 +21,7 @@ const (
 )
 
 // nullable are, by type, the fields of requests in which null drops a setting.
-var nullable = map[string][]string{"KeyChange": {"limit", "rate", "weight", "paused"}, "ScheduleChange": {"start", "end"}}
+var nullable = map[string][]string{"KeyChange": {"limit", "rate", "weight", "paused", "cost_rate"}, "ScheduleChange": {"start", "end"}}
 
 // known has the types whose JSON reflection does not find.
 func known() map[reflect.Type]*jsonschema.Schema {
