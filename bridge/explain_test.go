@@ -77,6 +77,14 @@ func TestExplain(t *testing.T) {
 			want: protocol.Explain{Cause: protocol.CauseRate, Text: "1/1h0m0s, is reached"}, item: protocol.CauseRate,
 		},
 		{
+			name: "cost rate", config: `{"cost_rate":"1/1h"}`, do: func(q string) { push(q); c.pop("pq."+q+".pop.min", ""); push(q) },
+			want: protocol.Explain{Cause: protocol.CauseRate, Text: "The cost rate of the queue, 1/1h0m0s, is reached", Next: "really cost"}, item: protocol.CauseRate,
+		},
+		{
+			name: "either rate", config: `{"cost_rate":"1/1h","rate":"2/1h"}`, do: func(q string) { push(q); c.pop("pq."+q+".pop.min", ""); push(q) },
+			want: protocol.Explain{Cause: protocol.CauseRate, Text: "2/1h0m0s, or its cost rate, 1/1h0m0s, is reached"}, item: protocol.CauseRate,
+		},
+		{
 			name: "its key", config: `{"key_order":true}`, do: func(q string) {
 				push(q, "PQ-Key", "ann")
 				c.ask("pq."+q+".pop.min", `{"lease":60000000000,"holder":"w3"}`)
@@ -90,6 +98,14 @@ func TestExplain(t *testing.T) {
 				c.ask("pq."+q+".admin.key.ann", `{"paused":true}`)
 			},
 			want: protocol.Explain{Cause: protocol.CauseBlocked, Key: "ann", WaitsFor: "pause", Text: "paused"}, item: protocol.CauseBlocked,
+		},
+		{
+			name: "the cost rate of a key", config: `{"key_cost_rate":"1/1h"}`, do: func(q string) {
+				push(q, "PQ-Key", "ann")
+				c.ask("pq."+q+".pop.min", "")
+				push(q, "PQ-Key", "ann")
+			},
+			want: protocol.Explain{Cause: protocol.CauseBlocked, Key: "ann", WaitsFor: "key_cost_rate", Text: "cost rate allows the next item in"}, item: protocol.CauseBlocked,
 		},
 		{
 			name: "the rate of a key", config: `{"key_rate":"1/1h"}`, do: func(q string) {

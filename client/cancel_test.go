@@ -422,9 +422,9 @@ func TestHangUpBeforeTheAnswerOfThePush(t *testing.T) {
 		t.Errorf("hung up before: %v", err)
 	}
 	nc := testenv.NATS(t).Connect(t)
-	unanswered, hangUp := context.WithTimeout(t.Context(), time.Hour)
-	defer hangUp()
-	if _, err := nc.Subscribe("pq.jobs.push", func(*nats.Msg) { hangUp() }); err != nil {
+	unanswered, leave := context.WithTimeout(t.Context(), time.Hour)
+	defer leave()
+	if _, err := nc.Subscribe("pq.jobs.push", func(*nats.Msg) { leave() }); err != nil {
 		t.Fatal(err)
 	}
 	impatient := newClient(t, nc, client.Timeout(time.Millisecond))

@@ -180,8 +180,8 @@ func (p *pusher) push(item *NewItem) (Pushed, error) {
 	if !item.HasPriority {
 		priority = p.state.config.Priority
 	}
-	err := cmp.Or(checkMsgID(item.MsgID), CheckKey(item.Key), CheckWeight(item.Key, item.Weight), item.checkCosts(),
-		item.checkUnique(), checkResultTTL(item.ResultTTL))
+	err := cmp.Or(checkMsgID(item.MsgID), CheckKey(item.Key), CheckWeight(item.Key, item.Weight),
+		item.checkUnique(), checkResultTTL(item.ResultTTL), item.checkCosts())
 	if err != nil {
 		return Pushed{Err: err}, nil
 	}

@@ -81,7 +81,8 @@ func TestItems(t *testing.T) {
 	if s.ok(&settled, "POST", settle, "+WPI"); settled.Queue != "jobs" || !settled.Expires.After(leased.LeaseExpires) {
 		t.Errorf("extended: %+v", settled)
 	}
-	s.ok(nil, "POST", settle, "-NAK 1h")
+	s.refused(400, "", "POST", settle+"&cost=much", "-NAK 1h")
+	s.ok(nil, "POST", settle+"&cost=7", "-NAK 1h")
 	s.refused(410, "", "POST", settle, "+WPI")
 	if n := s.numbers("jobs"); n != (numbers{Ready: 1, Delayed: 2}) {
 		t.Errorf("%+v", n)
@@ -764,5 +765,25 @@ func TestOpenAPI(t *testing.T) {
 				t.Errorf("there is no schema %s", name)
 			}
 		}
+	}
+}
+
+// What a delivery has really cost is corrected over HTTP, too.
+func TestTrueCostOverHTTP(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	s.ok(nil, "PATCH", "/v1/queues/jobs/config", `{"cost_rate":"100/24h"}`)
+	s.ok(nil, "POST", "/v1/queues/jobs/push?cost=60", "x")
+	var leased shownItem
+	s.ok(&leased, "POST", "/v1/queues/jobs/pop?lease=1h", "")
+	var info struct {
+		CostTokens int64 `json:"cost_tokens"`
+	}
+	if s.ok(&info, "GET", "/v1/queues/jobs", ""); info.CostTokens != 40 {
+		t.Errorf("%d are left behind a delivery of 60", info.CostTokens)
+	}
+	s.ok(nil, "POST", "/v1/queues/jobs/settle?cost=10&ack="+url.QueryEscape(leased.Ack), "+ACK")
+	if s.ok(&info, "GET", "/v1/queues/jobs", ""); info.CostTokens != 90 {
+		t.Errorf("%d are left behind a delivery that has cost 10", info.CostTokens)
 	}
 }

@@ -353,7 +353,7 @@ type Explained struct {
 
 // of takes over what an inspection has counted.
 func (e *Explained) of(i *fdbpq.Inspection) {
-	e.Ready, e.Leased, e.Delayed, e.Rate = i.Ready, i.Leased, i.Delayed, i.Config.Rate
+	e.Ready, e.Leased, e.Delayed, e.Rate, e.CostRate = i.Ready, i.Leased, i.Delayed, i.Config.Rate, i.Config.CostRate
 }
 
 // someone reports whether one of the pops would get an item.

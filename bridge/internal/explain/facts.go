@@ -26,6 +26,7 @@ type Facts struct {
 	Item                   bool             // it is about an item, not a queue
 	Ready, Leased, Delayed int64            // items of the queue
 	Rate                   fdbpq.Rate       // of the queue
+	CostRate               fdbpq.CostRate   // of the queue
 	Origin, Died           string           // of an item that is a dead letter: its queue, and what it died of
 	Full                   *failure.Failure // why the queue takes no item, or nil
 	Waiting                int              // pops that wait
@@ -103,7 +104,7 @@ func (f *Facts) say(now time.Time) (text, next string) {
 	case fdbpq.ReasonPaused:
 		return "The queue is paused, so no item is handed out.", "Resume the queue."
 	case fdbpq.ReasonRate:
-		return fmt.Sprintf("The rate of the queue, %s, is reached: it allows the next item %s.", f.Rate, in(f.Until, now)), "Wait, or raise the rate."
+		return f.rate(now)
 	case fdbpq.ReasonBlocked:
 		return f.blocked(now)
 	case fdbpq.ReasonBand:
@@ -172,6 +173,19 @@ func (f *Facts) silent() string {
 }
 
 // blocked says what the first ready item, or this one, waits for.
+// rate says which rate of the queue is reached, as far as one alone is set.
+func (f *Facts) rate(now time.Time) (text, next string) {
+	switch {
+	case f.CostRate == (fdbpq.CostRate{}):
+		return fmt.Sprintf("The rate of the queue, %s, is reached: it allows the next item %s.", f.Rate, in(f.Until, now)), "Wait, or raise the rate."
+	case f.Rate == (fdbpq.Rate{}):
+		return fmt.Sprintf("The cost rate of the queue, %s, is reached: it allows the next item %s.", f.CostRate, in(f.Until, now)),
+			"Wait, raise the cost rate, or have workers say what items have really cost."
+	}
+	return fmt.Sprintf("The rate of the queue, %s, or its cost rate, %s, is reached: they allow the next item %s.", f.Rate, f.CostRate, in(f.Until, now)),
+		"Wait, or raise the rate."
+}
+
 func (f *Facts) blocked(now time.Time) (text, next string) {
 	whose := fmt.Sprintf("%s its key %q", f.item("The item waits for", "All ready items wait for their keys, the first one for"), f.Key)
 	id := ""
@@ -183,10 +197,12 @@ func (f *Facts) blocked(now time.Time) (text, next string) {
 		return "All ready items wait for their keys.", "Look at the keys of the queue."
 	case f.WaitsFor == fdbpq.WaitsForPause:
 		return whose + ", which is paused.", "End the pause of the key."
-	case f.WaitsFor == fdbpq.WaitsForKeyRate && f.Until.IsZero():
+	case (f.WaitsFor == fdbpq.WaitsForKeyRate || f.WaitsFor == fdbpq.WaitsForKeyCost) && f.Until.IsZero():
 		return whose + ": as many keys as may be are remembered with a rate.", "Wait."
 	case f.WaitsFor == fdbpq.WaitsForKeyRate:
 		return fmt.Sprintf("%s, whose rate allows the next item %s.", whose, in(f.Until, now)), "Wait, or raise the rate of the key."
+	case f.WaitsFor == fdbpq.WaitsForKeyCost:
+		return fmt.Sprintf("%s, whose cost rate allows the next item %s.", whose, in(f.Until, now)), "Wait, or raise the cost rate of the key."
 	case id == "":
 		return whose + ", of which as many items are leased as may be.", "Look at the leases of the queue."
 	case f.Until.IsZero() && f.Holder != "":

@@ -411,7 +411,7 @@ test("who hangs up before the push is answered cancels its item", async () => {
 });
 
 test("a push without an answer cancels nothing", async () => {
-  const { client: c, requests } = await fake(() => undefined, { timeout: 1, askAgainAfter: patience });
+  const { client: c, requests } = await fake(() => undefined, { timeout: 300 * slow, askAgainAfter: patience });
   const { signal } = new AbortController();
   await fails(c.queue("jobs").pushAndWait("x", { wait: "1h", cancelOnHangUp: true, signal }), UnknownResultError, 504);
   assert.ok(requests.every(({ verb }) => verb === "jobs.push"));

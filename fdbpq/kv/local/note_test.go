@@ -1,6 +1,7 @@
 package local
 
 import (
+	"bytes"
 	"encoding/json"
 	"testing"
 
@@ -44,7 +45,7 @@ func TestDamagedNote(t *testing.T) {
 	}
 	believed := func(what string, damaged []byte) {
 		t.Helper()
-		if err := durable.Replace(opts.FS, "copy.note", damaged); err != nil {
+		if err := durable.Replace(opts.FS, "copy.note", bytes.Clone(damaged)); err != nil {
 			t.Fatal(err)
 		}
 		if got, err := read(); err == nil && got != want {
@@ -67,7 +68,7 @@ func TestNoteOfEarlierVersion(t *testing.T) {
 	t.Parallel()
 	opts := Options{FS: vfs.NewMem()}
 	text := []byte(`{"entry":713,"member":"127-0-0-1"}`)
-	if err := durable.Replace(opts.FS, "copy.note", text); err != nil {
+	if err := durable.Replace(opts.FS, "copy.note", bytes.Clone(text)); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := ReadNote("copy", ".note", opts); err != nil || string(got) != string(text) {

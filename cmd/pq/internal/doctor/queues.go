@@ -87,6 +87,7 @@ const (
 	leasesLong kind = "have leases that last for long"
 	starves    kind = "have items that wait behind more urgent ones"
 	fails      kind = "have items that fail"
+	guesses    kind = "have items that cost something else than their pushes say"
 	mostOfKind      = 10 // remarks of a kind that are printed
 )
 
@@ -165,6 +166,7 @@ func examineQueue(i *client.Info, leasedLong, fails bool, remark func(k kind, fo
 	if fails {
 		examineFailures(i, remark)
 	}
+	examineCost(i, remark)
 	switch age, oldest := show.Seconds(i.Oldest), show.Seconds(i.OldestOfAll); {
 	case dead && i.Ready > 0: // nobody has to ask for them
 		remark(holdsDead, `%s holds %s: "%s" says why, "%s" tries them again`,
@@ -208,6 +210,22 @@ func examineFailures(i *client.Info, remark func(k kind, format string, args ...
 		text = show.Why(i.Queue, e)
 	}
 	remark(fails, `%s: %s: "%s" shows the attempts`, i.Queue, strings.TrimSuffix(text, "."), show.Command("list", []string{i.Queue}, "--attempts"))
+}
+
+// A queue's guesses of cost are wrong where one of the two is twice the other, for many deliveries of the least cost.
+const (
+	wrongGuess  = 2
+	enoughToSay = 1000
+)
+
+// examineCost says that deliveries cost something else than they reserve: the cost rate then bounds something else than it says.
+func examineCost(i *client.Info, remark func(k kind, format string, args ...any)) {
+	c := i.Cost
+	if c == nil || c.Reserved < enoughToSay || c.Spent < wrongGuess*c.Reserved && wrongGuess*c.Spent > c.Reserved {
+		return
+	}
+	remark(guesses, "%s: its items have cost %s, and their pushes said %s: correct the cost of the pushes (--cost)",
+		i.Queue, show.Thousands(c.Spent), show.Thousands(c.Reserved))
 }
 
 // historyOf is that of a queue, nil if no bridge tells it.
