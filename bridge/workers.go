@@ -108,9 +108,7 @@ func (ws *workers) end(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for _, kind := range ws.all() {
-			kind.Wait()
-		}
+		ws.pop.Wait()
 	}()
 	select {
 	case <-done:

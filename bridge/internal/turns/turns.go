@@ -39,7 +39,8 @@ type Turns[R, T any] struct {
 	idle    []*executor[R, T]
 	stopped bool
 
-	executors sync.WaitGroup
+	executors int       // that there are
+	none      sync.Cond // is left
 }
 
 const (
@@ -53,6 +54,7 @@ const (
 // New returns turns without work.
 func New[R, T any](o Options[R, T]) *Turns[R, T] {
 	ts := &Turns[R, T]{options: o}
+	ts.none.L = &ts.mu
 	ts.lines = lines[R, T]{
 		options: &ts.options, all: make(map[Key]*line[R]),
 		separate: make(marks[Key]), serial: make(marks[Key]),
@@ -107,8 +109,14 @@ func (ts *Turns[R, T]) Stop() {
 	ts.idle = nil
 }
 
-// Wait returns when all executors have ended. Only after Stop.
-func (ts *Turns[R, T]) Wait() { ts.executors.Wait() }
+// Wait returns when no executor is left. Only after Stop. What is submitted afterwards makes new ones.
+func (ts *Turns[R, T]) Wait() {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	for ts.executors > 0 {
+		ts.none.Wait()
+	}
+}
 
 // startable reports whether an ordinary turn, or one of a line alone, may begin. The lock is held.
 func (ts *Turns[R, T]) startable() (ordinary, alone bool) {
@@ -133,17 +141,28 @@ func (ts *Turns[R, T]) dispatch() {
 		aside: func() { ts.aside(e) }, lost: ts.lost,
 	}
 	e.wake <- struct{}{}
-	ts.executors.Go(func() { ts.execute(e) })
+	ts.executors++
+	go ts.execute(e)
 }
 
 // execute has an executor run turns, as long as there are any, whenever it is woken.
 func (ts *Turns[R, T]) execute(e *executor[R, T]) {
+	defer ts.left()
 	for range e.wake {
 		for took := time.Duration(0); ts.next(e, took); {
 			begun := time.Now()
 			e.runner.run(&e.turn)
 			took = time.Since(begun)
 		}
+	}
+}
+
+// left counts an executor that has ended.
+func (ts *Turns[R, T]) left() {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	if ts.executors--; ts.executors == 0 {
+		ts.none.Broadcast()
 	}
 }
 
