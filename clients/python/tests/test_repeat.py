@@ -318,8 +318,13 @@ class Repetitions(TestCase):
 
     async def test_closed(self) -> None:
         q = self.queue()
+        await q.configure({})
         pop = asyncio.create_task(q.pop(wait=PATIENCE, repeatable=True))
-        await asyncio.sleep(0.05)
+
+        async def waits() -> bool:
+            return bool((await q.info())["waiting"] == 1)
+
+        await self.until("it waits", waits)
         await self.client.close()
         await self.fails(pop, UnknownResultError, 504)
         await self.fails(q.push("x"), UnavailableError, 503)
