@@ -151,16 +151,9 @@ type explains struct{ *queueRows }
 // rate says whether the rate of the queue allows no delivery now.
 func (x explains) rate() (e Explanation, err error) {
 	e.Cause = ReasonFlows
-	if !x.state.config.rates() {
-		return e, nil
-	}
-	bs, err := x.rates.readBoth(x.snapshot, x.state.config.buckets())
-	if err != nil {
-		return e, err
-	}
-	now, err := x.now()
-	if err == nil && bs.allow(now) == 0 {
-		e.Cause, e.Until = ReasonRate, x.store.Display(bs.next())
+	until, err := x.rates.spent(x.state.config.buckets())
+	if err == nil && until > 0 {
+		e.Cause, e.Until = ReasonRate, x.store.Display(until)
 	}
 	return e, err
 }
@@ -230,13 +223,9 @@ func (x explains) ofKey(key string, waits WaitsFor, priority int64, l *layout.It
 		if err != nil {
 			return e, err
 		}
-		bs, err := x.rates.readBoth(x.snapshot, of.buckets(key, &x.state.config))
-		if err != nil {
-			return e, err
-		}
-		now, err := x.now()
-		if err == nil && bs.allow(now) == 0 { // otherwise there is no room for what it would owe
-			e.Until = x.store.Display(bs.next())
+		until, err := x.rates.spent(of.buckets(key, &x.state.config))
+		if err == nil && until > 0 { // otherwise there is no room for what it would owe
+			e.Until = x.store.Display(until)
 		}
 		return e, err
 	}
@@ -368,8 +357,8 @@ func (rs reasons) complete(popped *Popped, band Band) error {
 
 // someReady sets the reason why a pop or a peek from a band gets no item of a queue with n ready items.
 func (rs reasons) someReady(popped *Popped, n int64, band Band) error {
-	spent, err := rs.rates.either(rs.state.config.buckets())
-	if err != nil || spent {
+	until, err := rs.rates.spent(rs.state.config.buckets())
+	if err != nil || until > 0 {
 		popped.Reason = ReasonRate
 		return err
 	}

@@ -253,8 +253,8 @@ func (x keyInfos) waitsFor(l *layout.Item) (WaitsFor, error) {
 			return waits, err
 		}
 	}
-	empty, err := x.rates.either(x.state.config.buckets())
-	if err != nil || !empty {
+	until, err := x.rates.spent(x.state.config.buckets())
+	if err != nil || until == 0 {
 		return "", err
 	}
 	return WaitsForRate, nil

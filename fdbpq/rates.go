@@ -73,27 +73,17 @@ func (rs rates) readBoth(r kv.Reader, of [2]bucketOf) (bs buckets, err error) {
 	return bs, nil
 }
 
-// spent reports whether a rate allows no delivery now.
-func (rs rates) spent(of bucketOf) (bool, error) {
-	if of.rate == (Rate{}) {
-		return false, nil
-	}
-	b, err := rs.read(rs.snapshot, of)
-	if err != nil {
-		return false, err
+// spent is the store time until which the rates allow no delivery, 0 if they allow one now.
+func (rs rates) spent(of [2]bucketOf) (until int64, err error) {
+	bs, err := rs.readBoth(rs.snapshot, of)
+	if err != nil || !bs.bound() {
+		return 0, err
 	}
 	now, err := rs.now()
-	return b.tokens(now) == 0, err
-}
-
-// either reports whether one of the rates allows no delivery now.
-func (rs rates) either(of [2]bucketOf) (bool, error) {
-	for i := range of {
-		if spent, err := rs.spent(of[i]); spent || err != nil {
-			return spent, err
-		}
+	if err != nil || bs.allow(now) > 0 {
+		return 0, err
 	}
-	return false, nil
+	return bs.next(), nil
 }
 
 // costTokens is how many tokens of cost the queue has, negative if it owes some; 0 without a rate.

@@ -172,7 +172,6 @@ func (f *Facts) silent() string {
 	return fmt.Sprintf("%d other processes", f.Silent)
 }
 
-// blocked says what the first ready item, or this one, waits for.
 // rate says which rate of the queue is reached, as far as one alone is set.
 func (f *Facts) rate(now time.Time) (text, next string) {
 	switch {
@@ -186,6 +185,7 @@ func (f *Facts) rate(now time.Time) (text, next string) {
 		"Wait, or raise the rate."
 }
 
+// blocked says what the first ready item, or this one, waits for.
 func (f *Facts) blocked(now time.Time) (text, next string) {
 	whose := fmt.Sprintf("%s its key %q", f.item("The item waits for", "All ready items wait for their keys, the first one for"), f.Key)
 	id := ""
