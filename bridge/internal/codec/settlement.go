@@ -57,8 +57,8 @@ func (w *Wire) ReadSettlement(on *subjects.Subject, m *nats.Msg) (s Settlement, 
 	if f != nil {
 		return s, f
 	}
-	header := m.Header
-	if cost, is := header[protocol.HeaderCost]; is && !w.comesWithItem(on, header) {
+	header, sentBack := m.Header, w.comesWithItem(on, m.Header)
+	if cost, is := header[protocol.HeaderCost]; is && !sentBack {
 		header = maps.Clone(header)
 		delete(header, protocol.HeaderCost)
 		if f := s.readCost(cost); f != nil {
@@ -75,7 +75,7 @@ func (w *Wire) ReadSettlement(on *subjects.Subject, m *nats.Msg) (s Settlement, 
 			return s, f
 		}
 	}
-	if w.comesWithItem(on, header) {
+	if sentBack {
 		return s, nil
 	}
 	for key := range header {
@@ -86,13 +86,18 @@ func (w *Wire) ReadSettlement(on *subjects.Subject, m *nats.Msg) (s Settlement, 
 	return s, nil
 }
 
+// Unused reports whether nobody has begun with the item, which has cost nothing then.
+func (s *Settlement) Unused() bool {
+	return s.Kind == SettleReturn || s.Kind == SettleBack && s.Reason == ""
+}
+
 // readCost reads what the delivery has cost.
 func (s *Settlement) readCost(values []string) *failure.Failure {
 	text, f := single(protocol.HeaderCost, values)
 	if f != nil {
 		return f
 	}
-	if s.Kind == SettleBack && s.Reason == "" {
+	if s.Unused() {
 		return failure.Newf(400, "%s of a %s without a reason: expected none, because an item with which nobody has begun costs nothing", protocol.HeaderCost, protocol.SettleBack)
 	}
 	cost, f := ParseInteger(protocol.HeaderCost, text, 0, fdbpq.MaxCost)

@@ -152,7 +152,7 @@ func (s *Settlement) Tally(tally *request.Tally) {
 	if s.Failure != nil {
 		return
 	}
-	if s.Kind != codec.SettleProgress && s.Kind != codec.SettleReturn && !(s.Kind == codec.SettleBack && s.Reason == "") {
+	if s.Kind != codec.SettleProgress && !s.Unused() {
 		tally.Charge(s.reserved, s.Lease.Spent)
 	}
 	switch s.Kind {
