@@ -144,10 +144,8 @@ func (q *Queue) consume(ctx context.Context, handle work, o ConsumeOptions) erro
 	work, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
 	if o.Grace > 0 {
-		defer context.AfterFunc(ctx, func() {
-			timer := time.AfterFunc(o.Grace, cut)
-			context.AfterFunc(work, func() { timer.Stop() })
-		})()
+		work, cut = outlasting(ctx, o.Grace)
+		defer cut()
 	}
 	c := &consumer{queue: q, handle: handle, options: o, ctx: ctx, work: work, stop: stop, left: int64(o.Limit)}
 	if o.Limit <= 0 {
@@ -171,6 +169,16 @@ func (q *Queue) consume(ctx context.Context, handle work, o ConsumeOptions) erro
 		return fatal.err
 	}
 	return nil
+}
+
+// outlasting returns a context with the values of ctx that ends some time after ctx has.
+func outlasting(ctx context.Context, by time.Duration) (context.Context, context.CancelFunc) {
+	lasting, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		timer := time.AfterFunc(by, cancel)
+		context.AfterFunc(lasting, func() { timer.Stop() })
+	})
+	return lasting, func() { stop(); cancel() }
 }
 
 // endWaits gives back items that arrive too late for waits. It does not depend on ctx, which may have ended.

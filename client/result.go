@@ -113,16 +113,12 @@ func (q *Queue) pushPatiently(ctx context.Context, payload []byte, opts ...PushO
 	if ctx.Err() != nil {
 		return q.Push(ctx, payload, opts...)
 	}
-	lasting, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	lasting, cancel := outlasting(ctx, q.client.patience.timeout)
 	defer cancel()
 	if deadline, has := ctx.Deadline(); has {
 		lasting, cancel = context.WithDeadline(lasting, deadline.Add(q.client.patience.timeout))
 		defer cancel()
 	}
-	defer context.AfterFunc(ctx, func() {
-		timer := time.AfterFunc(q.client.patience.timeout, cancel)
-		context.AfterFunc(lasting, func() { timer.Stop() })
-	})()
 	pushed, err := q.Push(lasting, payload, opts...)
 	if err != nil && ctx.Err() != nil {
 		err = fmt.Errorf("%w: %w", ctx.Err(), err)
