@@ -228,7 +228,9 @@ func TestForger(t *testing.T) {
 	}
 	p := &popped{items: make(map[string]int), codes: make(map[string]int)}
 	duration := time.Duration(nightly.Fewer(int(*flagForge)))
-	ctx, cancel := context.WithTimeout(t.Context(), duration)
+	least, end := context.WithTimeout(t.Context(), duration)
+	defer end()
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	floods, stop := context.WithCancel(t.Context())
 	var flood, clients sync.WaitGroup
@@ -248,6 +250,15 @@ func TestForger(t *testing.T) {
 			bridge.Contest(b, "jobs")
 		}
 	})
+	passed := func() (n int64) {
+		for _, b := range bridges {
+			of, _ := bridge.Passed(b)
+			n += of
+		}
+		return n
+	}
+	testenv.Await(t, "requests are passed on and forged", func() bool { return least.Err() != nil && passed() > 0 && f.said.Load() > 0 })
+	cancel()
 	clients.Wait()
 	// What is given up may still be taken for some seconds.
 	last := p.popper(u.connect(t, "client").client)
@@ -267,18 +278,13 @@ func TestForger(t *testing.T) {
 	for _, n := range p.items {
 		again += n - 1
 	}
-	var passed int64
-	for _, b := range bridges {
-		of, _ := bridge.Passed(b)
-		passed += of
-	}
 	lost := p.pushed - len(p.items)
 	t.Logf("%s: %d items pushed, %d pops, answers without an item %v, %d requests passed on, %d forgeries; %d requests got two items, %d items came again, %d are lost",
-		duration, p.pushed, p.pops, p.codes, passed, f.said.Load(), p.twice, again, lost)
+		duration, p.pushed, p.pops, p.codes, passed(), f.said.Load(), p.twice, again, lost)
 	if p.twice > 0 || again > 0 || lost > 0 {
 		t.Error("expected each request to be served once")
 	}
-	if passed == 0 || f.said.Load() == 0 || p.pops == 0 {
+	if passed() == 0 || f.said.Load() == 0 || p.pops == 0 {
 		t.Error("nothing is passed on, or nothing is forged")
 	}
 }
