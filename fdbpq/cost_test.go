@@ -119,6 +119,8 @@ var costs = []struct {
 	{name: "lease with a key", item: fdbpq.NewItem{Key: "k"}, config: `{"key_limit":1000}`, do: "lease"},
 	{name: "`+ACK` with a key", item: fdbpq.NewItem{Key: "k"}, config: `{"key_limit":1000}`, do: "ack"},
 	{name: "`-NAK` with a key", item: fdbpq.NewItem{Key: "k"}, config: `{"key_limit":1000}`, do: "nak"},
+	{name: "lease under a `cost_rate`", item: fdbpq.NewItem{Cost: 10}, config: `{"cost_rate":"1000000/1s"}`, do: "lease"},
+	{name: "`+ACK` with a true cost", item: fdbpq.NewItem{Cost: 10}, config: `{"cost_rate":"1000000/1s"}`, do: "ack at a cost"},
 	{name: "push that notes its use", config: `{"expire_empty":"1h"}`, do: "push", later: 6 * time.Minute},
 }
 
@@ -230,6 +232,9 @@ func costOf(t *testing.T, engine engine, do, config string, item fdbpq.NewItem, 
 			for _, item := range leased.Items {
 				var err error
 				switch do {
+				case "ack at a cost":
+					item.Lease.Spent = new(int64(11))
+					fallthrough
 				case "ack":
 					_, err = queue.Ack(tx, *item.Lease)
 				case "nak":
