@@ -80,6 +80,7 @@ var rowChecks = map[string]rowCheck{
 	layout.SpaceUnnamed:   foundFairTag,
 	layout.SpaceClass:     foundFairTag,
 	layout.SpaceWeight:    foundWeight,
+	layout.SpaceOwed:      foundOwed,
 	layout.SpaceMsgID:     foundMsgID,
 	layout.SpacePopID:     foundPopID,
 	layout.SpacePopItem:   foundPopItem,
@@ -221,6 +222,7 @@ type keyFound struct {
 	held  int           // leased items, and items that wait between two leases
 	fair  *int64        // first class in which it has a row
 	heavy bool          // a push gave it a weight
+	owes  bool          // it owes turns, or is owed some
 }
 
 // keysKnown is what a Check has found that queues keep of keys outside their generations.
@@ -313,6 +315,9 @@ func (w *walk) balanceKeys() {
 	for of, found := range w.keys {
 		if found.heavy && found.first == nil {
 			w.Problem("queue %q: the key %q has a weight, and no ready items", of.queue, of.key)
+		}
+		if found.owes && found.first == nil {
+			w.Problem("queue %q: the key %q owes turns, and has no ready items", of.queue, of.key)
 		}
 		if found.first == nil || w.mayBeHidden(of, found) {
 			continue

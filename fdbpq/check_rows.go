@@ -171,6 +171,21 @@ func foundWeight(w *walk, r *foundRow) error {
 	return err
 }
 
+// foundOwed checks what a key owes. The items without a key may owe something while there are none.
+func foundOwed(w *walk, r *foundRow) error {
+	key, _, err := tuple.ConsumeBytes(r.rest)
+	if err != nil {
+		return err
+	}
+	if len(key) > 0 {
+		w.keyOf(r.lineage, string(key)).owes = true
+	}
+	if len(r.Value) != 8 {
+		return fmt.Errorf("what a key owes has %d bytes", len(r.Value))
+	}
+	return nil
+}
+
 // foundFairTag checks a tag, or the virtual time of a class.
 func foundFairTag(w *walk, r *foundRow) error {
 	if _, _, err := r.fairClass(); err != nil {

@@ -36,6 +36,13 @@ func (f *fixture) furnish() {
 		fdbpq.NewItem{Key: "b"}, fdbpq.NewItem{Key: "b"}, fdbpq.NewItem{}, fdbpq.NewItem{})
 	f.lease("t", fdbpq.Min, 4, time.Hour)
 	f.push("t", fdbpq.NewItem{Key: "late"})
+	f.configure("y", `{"fair":"priority"}`)
+	f.keyed("y", "a", 0, 2)
+	costly := f.leaseOne("y", time.Hour).Lease
+	costly.Spent = new(int64(5))
+	if err := f.ack(*costly); err != nil {
+		f.Fatal(err)
+	}
 	f.configure("u", `{"key_order":true}`)
 	f.keyed("u", "fenced", 0, 1)
 	f.leaseOne("u", time.Hour)
@@ -170,6 +177,10 @@ func TestCheckFindsDamage(t *testing.T) {
 		{"a row belongs to another order", first("fk"), rekeyed([]byte("t\x00\x15\x01\x15\x01"), []byte("t\x00\x15\x01\x15\x02")), "is not that of the queue"},
 		{"a virtual time is unreadable", first("fc"), func(tx kv.Tx, row kv.Pair) { tx.Set(row.Key, nil) }, "a tag of 0 bytes"},
 		{"a weight is unreadable", first("fw"), func(tx kv.Tx, row kv.Pair) { tx.Set(row.Key, tuple.AppendInt(nil, 1001)) }, "weight out of bounds"},
+		{"what a key owes is unreadable", first("fo"), spoil, "what a key owes has"},
+		{"what a key owes outlives its items", first("fo"), func(tx kv.Tx, row kv.Pair) {
+			tx.Set(append(row.Key[:len(row.Key)-2], "gone\x00"...), row.Value)
+		}, "owes turns, and has no ready items"},
 		{"a key that waits for a token has no row", first("kw"), remove, "pops do not find the key"},
 		{"a row of a key that waits is unreadable", first("kw"), func(tx kv.Tx, row kv.Pair) { tx.Set(row.Key[:len(row.Key)-3], nil) }, "a key that waits"},
 		{"tokens of a key are unreadable", first("kt"), spoil, "damaged tokens"},

@@ -126,6 +126,13 @@ func count(in []string, what string) (n int) {
 // paused meanwhile, several processes pop, and the order of commits counts.
 func TestFairShares(t *testing.T) {
 	t.Parallel()
+	t.Run("items of one cost", func(t *testing.T) { fairShares(t, 1) })
+	t.Run("costs", func(t *testing.T) { fairShares(t, 20) })
+}
+
+// fairShares is TestFairShares with items that cost up to so much.
+func fairShares(t *testing.T, most int64) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		seed := rand.Uint64()
 		t.Logf("seed %d", seed)
@@ -140,7 +147,7 @@ func TestFairShares(t *testing.T) {
 				f.setKey("q", name, fmt.Sprintf(`{"weight":%g}`, weight))
 			}
 		}
-		book := newShares(t, weights)
+		book := newShares(t, weights, float64(most))
 		leases := make(map[string][]fdbpq.Lease)
 		ready, paused := make(map[string]int), make(map[string]bool)
 		for range 600 {
@@ -149,14 +156,14 @@ func TestFairShares(t *testing.T) {
 			switch dice := rng.IntN(20); {
 			case dice < 6:
 				n := 1 + rng.IntN(4)
-				p.fill("q", n, fdbpq.NewItem{Key: name, Payload: []byte(name)})
+				p.fill("q", n, fdbpq.NewItem{Key: name, Payload: []byte(name), Cost: 1 + rng.Int64N(most)})
 				ready[name] += n
 			case dice < 14:
 				taken := p.lease("q", fdbpq.Min, 1, time.Hour)
 				for _, item := range taken.Items {
 					leases[item.Key] = append(leases[item.Key], *item.Lease)
 					ready[item.Key]--
-					book.serve(item.Key)
+					book.serve(item.Key, float64(max(1, item.Cost)))
 				}
 			case dice < 19 && len(leases[name]) > 0:
 				if err := p.ack(leases[name][0]); err != nil {
@@ -182,17 +189,18 @@ type shares struct {
 	weights map[string]float64
 	can     map[string]bool
 	since   map[[2]string]*gap
+	most    float64 // that an item costs
 	windows int
 }
 
 // gap is the least and the greatest difference between two keys in one time.
 type gap struct{ at, least, most float64 }
 
-func newShares(t testing.TB, weights map[string]float64) *shares {
-	return &shares{TB: t, weights: weights, can: make(map[string]bool), since: make(map[[2]string]*gap)}
+func newShares(t testing.TB, weights map[string]float64, most float64) *shares {
+	return &shares{TB: t, weights: weights, can: make(map[string]bool), since: make(map[[2]string]*gap), most: most}
 }
 
-func (s *shares) serve(key string) {
+func (s *shares) serve(key string, cost float64) {
 	s.Helper()
 	if !s.can[key] {
 		s.Errorf("the key %q was served, and could not be", key)
@@ -200,15 +208,15 @@ func (s *shares) serve(key string) {
 	for pair, span := range s.since {
 		switch key {
 		case pair[0]:
-			span.at += 1 / s.weights[key]
+			span.at += cost / s.weights[key]
 		case pair[1]:
-			span.at -= 1 / s.weights[key]
+			span.at -= cost / s.weights[key]
 		default:
 			continue
 		}
 		s.windows++
 		span.least, span.most = min(span.least, span.at), max(span.most, span.at)
-		bound := 2 * (1/s.weights[pair[0]] + 1/s.weights[pair[1]])
+		bound := 2 * s.most * (1/s.weights[pair[0]] + 1/s.weights[pair[1]])
 		if span.most-span.least > bound+1e-9 {
 			s.Errorf("of %q and %q one got %.3f more by weight, allowed are %.3f", pair[0], pair[1], span.most-span.least, bound)
 			*span = *new(struct{ at, least, most float64 })

@@ -13,21 +13,34 @@ import (
 // changes after the selection.
 type fairTurns struct {
 	keyVisits
-	plain source[entry]
-	rows  source[fairPlace]
-	last  *fairPlace // row that was read last
-	moved []*fairKey // keys with a next item
+	plain  source[entry]
+	rows   source[fairPlace]
+	last   *fairPlace // row that was read last
+	moved  []*fairKey // keys with a next item
+	placed []*fairKey // those, and keys that had one
 
 	classes map[int64]*classTime
 	left    map[fairPlace]bool // rows that were read
 	fresh   int                // keys of these rows that had an item
+	unnamed *debt              // of the items without a key; nil: not read yet
 }
 
 // fairKey is a key with an item that the pop may take next.
 type fairKey struct {
 	*turn
-	place fairPlace
-	cost  int64
+	place  fairPlace
+	weight int64
+	debt   debt
+}
+
+// debt is what a key owes. A turn costs nothing at least, so what is owed to a key may last for several turns.
+type debt struct{ owed, paid int64 }
+
+// with is the cost of a turn with what is owed.
+func (d *debt) with(cost int64) int64 {
+	more := max(d.owed, -cost)
+	d.owed, d.paid = d.owed-more, d.paid+more
+	return cost + more
 }
 
 // classTime has the virtual time of a class, and the tag of its next item without a key.
@@ -69,6 +82,9 @@ func (t *fairTurns) prefetch(places []fairPlace) {
 	for _, at := range places {
 		if t.prefetchKey(at.key); t.remove && t.visited[at.key] == nil {
 			t.tx.Prefetch(t.fairIndex.weightRow(at.key))
+			if t.state.fairCosts {
+				t.tx.Prefetch(t.fairIndex.owedRow(at.key))
+			}
 		}
 	}
 }
@@ -172,25 +188,51 @@ func (t *fairTurns) moveTo(next *turn, at fairPlace) error {
 	if err != nil {
 		return err
 	}
-	f := &fairKey{turn: next, place: at, cost: tagUnit / weight}
-	if class := t.state.config.Fair.class(next.at.Priority); at.tag == 0 || at.class != class {
-		if f.place, err = t.comes(next.key, class, f.cost); err != nil {
+	f := &fairKey{turn: next, place: at, weight: weight}
+	if t.state.fairCosts {
+		if f.debt.owed, err = t.fairIndex.owed(next.key); err != nil {
 			return err
 		}
 	}
+	if class := t.state.config.Fair.class(next.at.Priority); at.tag == 0 || at.class != class {
+		if err = t.comes(f, class); err != nil {
+			return err
+		}
+	}
+	t.placed = append(t.placed, f)
 	if t.moved = append(t.moved, f); len(t.moved) <= t.limit {
 		t.prefetchItem(next.key, next.at)
 	}
 	return nil
 }
 
-// comes is the place of a key that had no next item in its class.
-func (t *fairTurns) comes(key string, class, cost int64) (fairPlace, error) {
+// comes places a key that had no next item in its class.
+func (t *fairTurns) comes(f *fairKey, class int64) error {
 	c, err := t.class(class)
 	if err != nil {
-		return fairPlace{}, err
+		return err
 	}
-	return fairPlace{class: class, tag: c.virtual + cost, key: key}, nil
+	cost := int64(1)
+	if t.state.fairCosts {
+		row, err := t.snapshot.Get(t.queueRows.key(layout.SpaceKeyed, f.at))
+		if err != nil {
+			return err
+		}
+		if cost, err = costIn(layout.SpaceKeyed, entry{place: f.at, value: row}); err != nil {
+			return err
+		}
+	}
+	f.place = fairPlace{class: class, tag: max(1, c.virtual+tagsOf(f.debt.with(cost), f.weight)), key: f.key}
+	return nil
+}
+
+// costIn is the cost of an item in its row.
+func costIn(space string, of entry) (int64, error) {
+	l, err := layout.ParseItem(space, of.value, of.place)
+	if err != nil {
+		return 0, err
+	}
+	return l.Costs(), nil
 }
 
 // placeOfUnnamed is the place of the next item without a key.
@@ -201,9 +243,30 @@ func (t *fairTurns) placeOfUnnamed(item *entry) (fairPlace, error) {
 		return fairPlace{}, err
 	}
 	if c.unnamed == 0 {
-		c.unnamed = c.virtual + tagUnit
+		cost := int64(1)
+		if t.state.fairCosts {
+			if cost, err = costIn(layout.SpaceReady, *item); err != nil {
+				return fairPlace{}, err
+			}
+		}
+		d, err := t.unnamedDebt()
+		if err != nil {
+			return fairPlace{}, err
+		}
+		c.unnamed = max(1, c.virtual+tagsOf(d.with(cost), 1))
 	}
 	return fairPlace{class: class, tag: c.unnamed}, nil
+}
+
+// unnamedDebt is what the items without a key owe.
+func (t *fairTurns) unnamedDebt() (_ *debt, err error) {
+	if t.unnamed == nil {
+		t.unnamed = new(debt)
+		if t.state.fairCosts {
+			t.unnamed.owed, err = t.fairIndex.owed("")
+		}
+	}
+	return t.unnamed, err
 }
 
 // class returns the times of a class, from its rows the first time.
@@ -244,9 +307,9 @@ func (t *fairTurns) take(f *fairKey) (done bool, err error) {
 	class := t.state.config.Fair.class(f.at.Priority)
 	switch {
 	case class != f.place.class:
-		f.place, err = t.comes(f.key, class, f.cost)
+		err = t.comes(f, class)
 	case served:
-		f.place.tag += f.cost
+		f.place.tag += tagsOf(f.debt.with(t.basket.cost()), f.weight)
 	}
 	t.moved = append(t.moved, f)
 	return done, err
@@ -258,9 +321,13 @@ func (t *fairTurns) takePlain(item entry, at fairPlace) (done bool, err error) {
 	if err != nil || !added {
 		return done, err
 	}
+	d, err := t.unnamedDebt()
+	if err != nil {
+		return false, err
+	}
 	c := t.classes[at.class]
 	c.virtual = max(c.virtual, at.tag)
-	c.unnamed = c.virtual + tagUnit
+	c.unnamed = c.virtual + tagsOf(d.with(t.basket.cost()), 1)
 	next, err := t.plain.first(1, 0)
 	if err == nil && (next == nil || t.state.config.Fair.class(next.place.Priority) != at.class) {
 		c.unnamed = 0
@@ -286,12 +353,30 @@ func (t *fairTurns) write() error {
 	for p := range stand {
 		t.tx.Set(t.fairIndex.row(p), nil)
 	}
+	end := int64(0)
 	for class, c := range t.classes {
 		if err := t.writeClass(class, c); err != nil {
 			return err
 		}
+		end = max(end, c.virtual, c.unnamed)
+	}
+	for _, f := range t.placed {
+		t.settle(f.key, f.debt)
+	}
+	if t.unnamed != nil {
+		t.settle("", *t.unnamed)
+	}
+	if end > tagsEnd {
+		return t.fairIndex.again()
 	}
 	return nil
+}
+
+// settle takes off what a key has paid of what it owes.
+func (t *fairTurns) settle(key string, d debt) {
+	if d.paid != 0 {
+		t.tx.Add(t.fairIndex.owedRow(key), -d.paid)
+	}
 }
 
 // writeClass writes the times of a class that have changed, and clears the times of a class without items.

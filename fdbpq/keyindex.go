@@ -170,7 +170,7 @@ func (x keyIndex) flushKey(change *keyChange) error {
 	return nil
 }
 
-// gone clears what a key without ready items needs no more: its weight. A pop that looks at its
+// gone clears what a key without ready items needs no more: its weight, and what it owes. A pop that looks at its
 // row in the fair order clears that row.
 func (x keyIndex) gone(change *keyChange) error {
 	if x.state.config.Fair == "" {
@@ -179,6 +179,7 @@ func (x keyIndex) gone(change *keyChange) error {
 	if !change.placed {
 		x.fairIndex.place(change.removed[0], change.key)
 	}
+	x.fairIndex.forgive(change.key)
 	weight, err := x.tx.Get(x.fairIndex.weightRow(change.key))
 	if err == nil && weight != nil {
 		x.tx.Clear(x.fairIndex.weightRow(change.key))

@@ -139,15 +139,17 @@ func (p *pusher) open(qtx *queueTx) error {
 	return nil
 }
 
-// prepare makes the queue with its first item, and has it keep items with keys, or that ask for results, from the first one on.
+// prepare makes the queue with its first item, and has it keep items with keys, with costs, or that ask for results, from the first one on.
 func (p *pusher) prepare(e *layout.Envelope) error {
 	if err := p.disuse.use(); err != nil {
 		return err
 	}
-	first := e.Key != "" && !p.state.keyed || e.Asks != 0 && !p.state.results
+	costs := p.state.config.Fair != "" && e.Costs() != 1
+	first := e.Key != "" && !p.state.keyed || e.Asks != 0 && !p.state.results || costs && !p.state.fairCosts
 	if first {
 		changed := *p.state
 		changed.keyed, changed.results = changed.keyed || e.Key != "", changed.results || e.Asks != 0
+		changed.fairCosts = changed.fairCosts || costs
 		p.state = &changed
 	}
 	if p.missing {

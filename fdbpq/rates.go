@@ -253,6 +253,8 @@ func (rs rates) settle(p *payment) error {
 		}
 	}
 	switch {
+	case spent != nil && charged == 0 && back&layout.TokensOfCost == 0 && !rs.state.ratesCost():
+		return rs.fairIndex.owe(key, *spent-p.cost)
 	case spent != nil:
 		return rs.correct(key, charged, *spent)
 	case back&layout.TokensOfCost != 0:
@@ -278,11 +280,14 @@ func (rs rates) takeOne(of bucketOf) error {
 	return rs.write(of, &b)
 }
 
-// correct changes what a delivery has taken of the cost of its queue and of its key, from so much to so much. Pops that wait for
+// correct changes what a delivery has taken of the cost of its queue and of its key, and of the key's turns, from so much to so much. Pops that wait for
 // a token look again if it comes sooner: they, and the row of a key that waits, have the time at which it would have come.
 func (rs rates) correct(key string, from, to int64) error {
-	if from == to || !rs.state.ratesCost() {
+	if from == to {
 		return nil
+	}
+	if err := rs.fairIndex.owe(key, to-from); err != nil || !rs.state.ratesCost() {
+		return err
 	}
 	found, err := rs.correctOne(rs.state.config.buckets()[ofCost], from, to)
 	if err != nil {

@@ -112,6 +112,7 @@ const (
 	SpaceUnnamed  = "fu"
 	SpaceClass    = "fc"
 	SpaceWeight   = "fw"
+	SpaceOwed     = "fo"
 	SpaceFence    = "m"
 	SpaceMsgID    = "u"
 	SpacePopID    = "p"
@@ -286,6 +287,7 @@ var RowKinds = [...]RowKind{
 	{SpaceUnnamed, OfGeneration},
 	{SpaceClass, OfGeneration},
 	{SpaceWeight, OfGeneration},
+	{SpaceOwed, OfGeneration},
 	{SpaceMsgID, UntilDelete},
 	{SpacePopID, UntilDelete},
 	{SpacePopItem, UntilDelete},
