@@ -391,12 +391,21 @@ func TestCancelOnHangUp(t *testing.T) {
 			t.Errorf("%s: the handler heard %v", how, cause)
 		}
 	}
+	brief, over := context.WithTimeout(t.Context(), time.Second)
+	defer over()
+	_, err := w.queue.PushAndWait(brief, []byte("x"), client.CancelOnHangUp())
+	if !errors.Is(err, client.ErrCancelled) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("behind its deadline it ended with %v", err)
+	}
+	<-k.begun
+	if cause := <-k.ended; cause.Error() != "cancelled: the caller has hung up: context deadline exceeded" {
+		t.Errorf("behind the deadline the handler heard %v", cause)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	if _, err := w.NATS.Connect(t).Subscribe("pq.jobs.result.*", func(*nats.Msg) { cancel() }); err != nil {
 		t.Fatal(err)
 	}
-	_, err := w.queue.PushAndWait(ctx, []byte("x"))
-	if !errors.Is(err, client.ErrNoResultYet) {
+	if _, err := w.queue.PushAndWait(ctx, []byte("x")); !errors.Is(err, client.ErrNoResultYet) {
 		t.Errorf("without the option: %v", err)
 	}
 }

@@ -88,7 +88,8 @@ func (q *Queue) pushAndWait(ctx context.Context, payload []byte, opts []PushOpti
 	if err != nil {
 		return "", nil, err
 	}
-	if r, err = q.AwaitResult(ctx, pushed.ID, forever); err != nil && ctx.Err() != nil && patient {
+	// The wait for the result ends somewhat before the deadline of ctx.
+	if r, err = q.AwaitResult(ctx, pushed.ID, forever); patient && err != nil && (ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded)) {
 		r, err = q.hangUp(ctx, pushed.ID, err)
 	}
 	return pushed.ID, r, err
@@ -128,7 +129,7 @@ func (q *Queue) pushPatiently(ctx context.Context, payload []byte, opts ...PushO
 
 // hangUp cancels an item whose caller does not wait for it any longer. late is the error of the wait.
 func (q *Queue) hangUp(ctx context.Context, id string, late error) (*Result, error) {
-	why := cmp.Or(ctx.Err(), late)
+	why := cmp.Or(ctx.Err(), context.DeadlineExceeded)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), q.client.patience.timeout)
 	defer cancel()
 	done, err := q.Cancel(ctx, id, CancelOptions{Reason: "the caller has hung up: " + why.Error()})
