@@ -1,6 +1,7 @@
 package clients_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -79,9 +80,15 @@ func startLLM(t *testing.T, url string, rate, limit int64, per time.Duration) *l
 	l.start = func() func() {
 		worker := py.command(t, script)
 		worker.Env = append(worker.Env, "NATS_URL="+url, "PROVIDER_URL=http://"+l.provider, "WORKERS=25")
-		lines := startWorker(t, worker)
-		if said := <-lines; said != "ready" {
-			t.Fatalf("the worker printed %q", said)
+		output, err := worker.StdoutPipe()
+		if err == nil {
+			err = worker.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if said, err := bufio.NewReader(output).ReadString('\n'); err != nil || said != "ready\n" {
+			t.Fatalf("the worker printed %q, %v", said, err)
 		}
 		return func() { _, _ = worker.Process.Kill(), worker.Wait() }
 	}
@@ -272,10 +279,10 @@ func TestLanguageModelBesideKills(t *testing.T) {
 
 func llmBesideKills(t *testing.T, url string, happen func(int)) {
 	random := pqd.Seeded(t)
-	tenants := []llmTenant{{"gold", 3, 300}, {"silver", 1, 300}, {"bulk", 1, 3000}}
-	const rate, within, faults = 14_400, 6 * time.Second, 4
+	tenants := []llmTenant{{"gold", 3, 300}, {"silver", 1, 300}, {"bulk", 1, 1500}}
+	const rate, most, within, faults = 2880, 1503, 6 * time.Second, 4
 	// What the bucket lets through, the cost of one item, and what comes back of those that the workers have.
-	bound := int64(rate*7 + 3003 + 50*3003)
+	bound := int64(rate*7 + most + 50*most)
 	l := startLLM(t, url, rate, bound, within)
 	queue, die, err := pqd.Dial(url, "prompts")
 	if err != nil {

@@ -65,7 +65,7 @@ func (g gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Context().Err() != nil: // nobody is there
 	case errors.As(err, &refused) && refused.Code == http.StatusTooManyRequests:
 		http.Error(w, "too many requests wait", http.StatusTooManyRequests)
-	case ctx.Err() != nil || err == nil && result.Outcome == protocol.FinishExpired:
+	case errors.Is(err, context.DeadlineExceeded) || err == nil && result.Outcome == protocol.FinishExpired:
 		http.Error(w, "it was not this request's turn in time", http.StatusGatewayTimeout)
 	case err != nil || result.Outcome != protocol.FinishDone:
 		log.Printf("tenant %s: %v, %+v", tenant, err, result)
