@@ -34,6 +34,7 @@ type Gateway struct {
 	auth    *auth
 	routes  routes
 	changes bool
+	near    bool // changes are for programs on this machine
 	log     *slog.Logger
 	wire    atomic.Pointer[wire] // nil until there is a connection
 	answers time.Duration        // answerLimit, except in tests
@@ -53,7 +54,7 @@ func New(o Options) (*Gateway, error) {
 	if o.Tenants {
 		grammar = grammar.WithTenants()
 	}
-	g := &Gateway{routes: newRoutes(), changes: o.Changes, log: o.Logger, room: newAdmission(), outbox: newOutbox(maxUnread), answers: answerLimit}
+	g := &Gateway{routes: newRoutes(), changes: o.Changes, near: o.Near, log: o.Logger, room: newAdmission(), outbox: newOutbox(maxUnread), answers: answerLimit}
 	if g.log == nil {
 		g.log = slog.New(slog.DiscardHandler)
 	}
@@ -119,11 +120,20 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		why.write(w)
 		return
 	}
-	if route.changes && !g.changes {
+	changes := g.changes && (!g.near || near(r))
+	switch {
+	case !route.changes || changes:
+	case g.changes:
+		refusef(protocol.CodeForbidden, "without PQ_CONSOLE this pqd changes queues only for programs on its machine that call 127.0.0.1, [::1] or localhost: expected PQ_CONSOLE=admin for others").write(w)
+		return
+	default:
 		refusef(protocol.CodeForbidden, "this pqd only shows: expected PQ_CONSOLE=admin for requests that change something").write(w)
 		return
 	}
-	in := &input{gateway: g, caller: who, route: route, values: values, header: r.Header, from: sourceOf(r.RemoteAddr).of(who), address: addressOf(r)}
+	in := &input{
+		gateway: g, caller: who, changes: changes, route: route, values: values, header: r.Header,
+		from: sourceOf(r.RemoteAddr).of(who), address: addressOf(r),
+	}
 	if in.query, why = readQuery(route, r); why != nil {
 		why.write(w)
 		return
@@ -229,6 +239,7 @@ type Options struct {
 	Prefix  string // of the subjects
 	Tenants bool   // subjects name tenants: queues have names such as acme.jobs
 	Changes bool   // serve requests that change something
+	Near    bool   // serve these only to programs that call this machine by a loopback address, and not through a proxy
 	Token   string // the operator's; "": callers need no token
 	TokenIn string // where callers without a token find it; "": the line in the file PQ_CONSOLE_TOKEN
 

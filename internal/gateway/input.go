@@ -24,6 +24,7 @@ type input struct {
 	ctx     context.Context
 	from    source
 	address string // of the client, for the log of the bridge
+	changes bool   // the client may change something
 	route   *route
 	values  map[string]string // of the path
 	query   url.Values

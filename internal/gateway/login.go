@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"crypto/subtle"
+	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
 	"sync"
@@ -121,4 +123,26 @@ func fromOwnSite(r *http.Request) bool {
 	}
 	from, err := url.Parse(origin)
 	return err == nil && from.Host != "" && from.Host == r.Host
+}
+
+// near reports whether the client called this machine itself. A proxy on the machine has a loopback address, too, and
+// its clients are anybody: it says that it passes a request on, speaks HTTP/1.0, or leaves the name of the host as it
+// came. A name other than localhost counts as that: whoever answers for the names of a network may have a browser
+// call this machine by it.
+func near(r *http.Request) bool {
+	for _, name := range []string{protocol.HeaderForwarded, "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip", "Forwarded", "Via"} {
+		if r.Header.Values(name) != nil {
+			return false
+		}
+	}
+	if !r.ProtoAtLeast(1, 1) {
+		return false
+	}
+	host := r.Host
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	address, err := netip.ParseAddr(host)
+	return err == nil && address.Unmap().IsLoopback() || strings.EqualFold(host, "localhost")
 }

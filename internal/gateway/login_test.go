@@ -2,7 +2,11 @@ package gateway
 
 import (
 	"crypto/sha256"
+	"io"
+	"net"
+	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -62,14 +66,25 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// A page of another site cannot have a browser ask, with or without the token.
+// A page of another site cannot have a browser ask, with or without the token, also where pqd changes queues by
+// default. A program of the same machine at another port is another site, too.
 func TestOtherSites(t *testing.T) {
 	t.Parallel()
-	s := open(t)
+	for name, o := range map[string]Options{"on request": {Prefix: "pq", Changes: true}, "by default": {Prefix: "pq", Changes: true, Near: true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			otherSites(t, open(t, o))
+		})
+	}
+}
+
+func otherSites(t *testing.T, s *site) {
 	own := s.url
 	for _, header := range [][]string{
 		{"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"}, {"Sec-Fetch-Site", "whatever"},
 		{"Origin", "null"}, {"Origin", "https://evil.example"}, {"Origin", own + ".evil.example"}, {"Origin", "http://127.0.0.1"}, {"Origin", "file://"},
+		{"Origin", "http://localhost:3000"}, {"Origin", "http://127.0.0.1:3000"}, {"Origin", strings.Replace(own, "127.0.0.1", "localhost", 1)},
+		{"Origin", "http://localhost:3000", "Sec-Fetch-Site", "same-site"}, {"Origin", "chrome-extension://abcdefgh", "Sec-Fetch-Site", "none"},
 		{"Sec-Fetch-Site", "same-origin", "Origin", "https://evil.example"},
 		{"Sec-Fetch-Site", "cross-site", "Origin", own},
 	} {
@@ -90,6 +105,69 @@ func TestOtherSites(t *testing.T) {
 	// No answer invites other sites.
 	if r := s.send("OPTIONS", "/v1/queues", "", "Origin", own, "Access-Control-Request-Method", "GET"); r.code != 405 || r.header.Get("Access-Control-Allow-Origin") != "" {
 		t.Errorf("%+v", r)
+	}
+}
+
+// Browsers without Sec-Fetch-Site send no Origin with what a page embeds, an image for one: a request of this kind
+// changes nothing.
+func TestWhatPagesEmbedChangesNothing(t *testing.T) {
+	t.Parallel()
+	for _, r := range newRoutes() {
+		if r.changes && (r.method == http.MethodGet || r.method == http.MethodHead) {
+			t.Errorf("%s %s changes something", r.method, r.path)
+		}
+	}
+}
+
+// Where pqd changes queues by default, it does so for programs on its machine: not for what a proxy there passes on,
+// nor for who calls it by a name that a network resolves. Those may look.
+func TestNear(t *testing.T) {
+	t.Parallel()
+	s := open(t, Options{Prefix: "pq", Changes: true, Near: true})
+	port := s.url[strings.LastIndex(s.url, ":"):]
+	for _, host := range []string{"127.0.0.1" + port, "127.0.0.2", "localhost" + port, "LocalHost", "[::1]" + port, "[::1]"} {
+		callsAs(t, s, 200, `"access":"admin"`, "HTTP/1.1\r\nHost: "+host+"\r\n")
+	}
+	for _, head := range []string{
+		"HTTP/1.1\r\nHost: 192.0.2.1:8622\r\n", "HTTP/1.1\r\nHost: pqd\r\n", "HTTP/1.1\r\nHost: 127.0.0.1.evil.example\r\n", "HTTP/1.1\r\nHost: \r\n",
+		"HTTP/1.0\r\n", "HTTP/1.0\r\nHost: 127.0.0.1" + port + "\r\n",
+		"HTTP/1.1\r\nHost: localhost\r\nX-Forwarded-For: 192.0.2.1\r\n", "HTTP/1.1\r\nHost: localhost\r\nForwarded: for=192.0.2.1\r\n",
+		"HTTP/1.1\r\nHost: localhost\r\nx-real-ip: 192.0.2.1\r\n", "HTTP/1.1\r\nHost: localhost\r\nVia: 1.1 proxy\r\n",
+		"HTTP/1.1\r\nHost: localhost\r\nX-Forwarded-Host: localhost\r\n", "HTTP/1.1\r\nHost: localhost\r\nX-Forwarded-Proto: https\r\n",
+	} {
+		callsAs(t, s, 403, `"access":"read"`, head)
+	}
+	if n := s.numbers("jobs"); n.Ready != 6 {
+		t.Errorf("%+v", n)
+	}
+	all := open(t)
+	if r := all.send("POST", "/v1/queues/jobs/push", "x", "X-Forwarded-For", "192.0.2.1"); r.code != 200 {
+		t.Errorf("on request, through a proxy: %+v", r)
+	}
+}
+
+// callsAs pushes and asks for the rights, by requests that go on like this.
+func callsAs(t *testing.T, s *site, push int, access, head string) {
+	t.Helper()
+	for begin, want := range map[string]int{"POST /v1/queues/jobs/push ": push, "GET /v1/access ": 200} {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := io.WriteString(conn, begin+head+"Content-Length: 0\r\nConnection: close\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(conn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if code := string(text[9:12]); code != strconv.Itoa(want) || want == 403 && !strings.Contains(string(text), "expected PQ_CONSOLE=admin") {
+			t.Errorf("%s%q: %s, expected %d", begin, head, text, want)
+		}
+		if strings.HasPrefix(begin, "GET") && !strings.Contains(string(text), access) {
+			t.Errorf("%s%q: %s, expected %s", begin, head, text, access)
+		}
 	}
 }
 

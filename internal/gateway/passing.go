@@ -196,7 +196,7 @@ func runSchedule(in *input) (*answer, *refusal) {
 // access shows the rights of the caller.
 func access(in *input) (*answer, *refusal) {
 	may := "read"
-	if in.gateway.changes {
+	if in.changes {
 		may = "admin"
 	}
 	return answerJSON(struct {

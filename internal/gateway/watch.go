@@ -103,7 +103,7 @@ func (g *Gateway) watchable(who *caller, path string) (*input, *refusal) {
 	if why := who.refuses(route); why != nil {
 		return nil, why
 	}
-	in := &input{gateway: g, caller: who, route: route, values: values, header: make(http.Header)}
+	in := &input{gateway: g, caller: who, route: route, values: values, header: make(http.Header), changes: g.changes}
 	if in.query, why = readQuery(route, &http.Request{URL: at}); why != nil {
 		return nil, why
 	}
