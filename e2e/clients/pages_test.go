@@ -19,7 +19,7 @@ import (
 // page is one session, from its first command to its last, with default settings except
 // the ports. docs/pages_test.go checks that other commands say why no test runs them.
 
-func TestReadme(t *testing.T)   { runPage(t, "../../README.md", "PQ_CONSOLE=admin") }
+func TestReadme(t *testing.T)   { runPage(t, "../../README.md") }
 func TestTutorial(t *testing.T) { runPage(t, tutorial) }
 
 const tutorial = "../../docs/tutorial.md"
@@ -45,7 +45,7 @@ const httpPage = "../../docs/http.md"
 
 func TestHTTPPage(t *testing.T) {
 	t.Parallel()
-	runPage(t, httpPage, "PQ_CONSOLE=admin")
+	runPage(t, httpPage)
 }
 
 // The real curl prints what the page shows.
@@ -55,7 +55,7 @@ func TestHTTPPageWithCurl(t *testing.T) {
 	if err != nil {
 		t.Skip("NOT TESTED WITH CURL: there is no curl")
 	}
-	p := testenv.Daemon(t, "PQ_CONSOLE=admin")
+	p := testenv.Daemon(t)
 	terminal := p.Terminal(t)
 	terminal.UseCurl(curl)
 	for _, step := range testenv.Steps(t, httpPage) {

@@ -214,7 +214,7 @@ func TestConsoleChanges(t *testing.T) {
 // Searches and long payloads go on step by step.
 func TestConsoleSteps(t *testing.T) {
 	t.Parallel()
-	p, nc, b := consolePage(t)
+	p, nc, b := consolePage(t, "PQ_CONSOLE=read")
 	c, err := client.New(nc)
 	if err != nil {
 		t.Fatal(err)
@@ -262,7 +262,7 @@ func TestConsoleSteps(t *testing.T) {
 // back to what is live.
 func TestConsoleSearches(t *testing.T) {
 	t.Parallel()
-	p, nc, b := consolePage(t)
+	p, nc, b := consolePage(t, "PQ_CONSOLE=read")
 	c, err := client.New(nc)
 	if err != nil {
 		t.Fatal(err)
@@ -305,7 +305,7 @@ func TestConsoleSearches(t *testing.T) {
 // All of many queues are looked at step by step, and pages of them lead back.
 func TestConsoleManyQueues(t *testing.T) {
 	t.Parallel()
-	p, nc, b := consolePage(t)
+	p, nc, b := consolePage(t, "PQ_CONSOLE=read")
 	c, err := client.New(nc, client.Timeout(testenv.Patience()), client.RetryFor(testenv.Patience()))
 	if err != nil {
 		t.Fatal(err)
@@ -354,7 +354,7 @@ func TestConsoleManyQueues(t *testing.T) {
 // silent, as it does when a network is gone without a word.
 func TestConsoleSilence(t *testing.T) {
 	t.Parallel()
-	p, nc, b := consolePage(t)
+	p, nc, b := consolePage(t, "PQ_CONSOLE=read")
 	pqd.Push(t, nc, "jobs", 1, "x")
 	b.RunFirst(`
 		const later = window.setTimeout; // long times are short ones
@@ -384,7 +384,7 @@ func TestConsoleSilence(t *testing.T) {
 // first request fails tries again.
 func TestConsoleThemeAndStart(t *testing.T) {
 	t.Parallel()
-	p, nc, b := consolePage(t)
+	p, nc, b := consolePage(t, "PQ_CONSOLE=read")
 	pqd.Push(t, nc, "jobs", 1, "x")
 	b.RunFirst(`
 		window.tries = 0;

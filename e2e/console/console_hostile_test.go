@@ -106,7 +106,7 @@ func TestConsoleHostileItems(t *testing.T) {
 // effect. The browser itself sends what it would send for a hostile page.
 func TestConsoleOtherSite(t *testing.T) {
 	t.Parallel()
-	p, nc, b := consolePage(t, "PQ_CONSOLE=admin")
+	p, nc, b := consolePage(t) // which may change queues
 	pqd.Push(t, nc, "jobs", 1, "x")
 	page := `<!doctype html><title>elsewhere</title><p>hostile`
 	b.Open("data:text/html;base64," + base64.StdEncoding.EncodeToString([]byte(page)))

@@ -169,7 +169,7 @@ func TestConsoleHostileKeys(t *testing.T) {
 // A page that only shows has the settings of a key, and nothing to change them with.
 func TestConsoleKeyReadOnly(t *testing.T) {
 	t.Parallel()
-	p, nc, b := consolePage(t)
+	p, nc, b := consolePage(t, "PQ_CONSOLE=read")
 	pqd.PushMsg(t, nc, "pq.jobs.push.1", "x", "PQ-Key", "ann")
 	b.Open(p.HTTP + "/#/q/jobs/k/ann")
 	b.Sees("Its share of the deliveries")

@@ -47,7 +47,7 @@ func TestConsoleLinks(t *testing.T) {
 // Who may only look can do nothing about a link.
 func TestConsoleLinksReadOnly(t *testing.T) {
 	t.Parallel()
-	p, nc, b := consolePage(t)
+	p, nc, b := consolePage(t, "PQ_CONSOLE=read")
 	pqd.Request(t, nc, "pq.orders.admin.link.hub", `{"to":"d9b1c2","paused":true}`)
 	b.Open(p.HTTP + "/#/q/orders?tab=links")
 	b.Sees("d9b1c2")

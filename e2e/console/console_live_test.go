@@ -131,7 +131,7 @@ func TestConsoleQueueGone(t *testing.T) {
 // are added up.
 func TestConsoleCharts(t *testing.T) {
 	t.Parallel()
-	p, _, b := consolePage(t)
+	p, _, b := consolePage(t, "PQ_CONSOLE=read")
 	b.RunFirst(tells)
 	b.Eval(`0`)
 	const history = `window.past = (bridge, end, more) => ({ bridge, step: 60, end: new Date(end * 60000).toISOString(), push: Array(60).fill(1), pop: Array(60).fill(0), settle: Array(60).fill(0), ...more })`

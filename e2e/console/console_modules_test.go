@@ -8,7 +8,7 @@ import (
 // Numbers, times, bytes and texts are shown as people write them.
 func TestConsoleFormats(t *testing.T) {
 	t.Parallel()
-	p, _, b := consolePage(t)
+	p, _, b := consolePage(t, "PQ_CONSOLE=read")
 	b.Open(p.HTTP + "/#/nowhere")
 	b.Sees("There is no such view")
 	b.Module("format", `(f) => [0, undefined, 0.004, 0.006, 3.14159, 9.994, 12.4, 1234.5].map(f.rate)`, "0\n0\n0\n0.01\n3.14\n9.99\n12\n1,235")
@@ -41,7 +41,7 @@ func TestConsoleFormats(t *testing.T) {
 // good; and what it says arrives, however the network cuts it.
 func TestConsoleStreams(t *testing.T) {
 	t.Parallel()
-	p, _, b := consolePage(t)
+	p, _, b := consolePage(t, "PQ_CONSOLE=read")
 	b.Open(p.HTTP + "/#/nowhere")
 	b.Sees("There is no such view")
 	const scripted = `async ({ watch, call }) => {

@@ -64,7 +64,7 @@ func TestConsoleSources(t *testing.T) {
 // Who may only look can do nothing about a source.
 func TestConsoleSourcesReadOnly(t *testing.T) {
 	t.Parallel()
-	p, _, b := consolePage(t)
+	p, _, b := consolePage(t, "PQ_CONSOLE=read")
 	b.RunFirst(tells)
 	told(b, p.HTTP+"/#/q/a?tab=sources")
 	b.Eval(`say("/v1/queues/a", queue("a"))`)

@@ -17,6 +17,8 @@ func TestConsoleModes(t *testing.T) {
 	pqd.Write(t, token, "0123456789abcdef\n")
 	config := filepath.Join(t.TempDir(), "nats.conf")
 	pqd.Write(t, config, `listen: "127.0.0.1:-1"`)
+	tenants := filepath.Join(t.TempDir(), "tenants.json")
+	pqd.Write(t, tenants, "{}")
 	const (
 		closed  = 404
 		reads   = 403
@@ -27,15 +29,20 @@ func TestConsoleModes(t *testing.T) {
 		env  []string
 		want int // in answer to a push
 	}{
-		"by default":                  {nil, reads},
-		"read":                        {[]string{"PQ_CONSOLE=read"}, reads},
-		"off":                         {[]string{"PQ_CONSOLE=off"}, closed},
-		"admin":                       {[]string{"PQ_CONSOLE=admin"}, changes},
-		"by default on all addresses": {[]string{"PQ_HTTP=0.0.0.0:0"}, closed},
-		"by default with a token":     {[]string{"PQ_HTTP=0.0.0.0:0", "PQ_CONSOLE_TOKEN=" + token}, asks},
-		"admin with a token":          {[]string{"PQ_HTTP=0.0.0.0:0", "PQ_CONSOLE=admin", "PQ_CONSOLE_TOKEN=" + token}, asks},
-		"by default with a NATS file": {[]string{"PQ_NATS_CONFIG=" + config, "PQ_LISTEN="}, closed},
-		"on request with a NATS file": {[]string{"PQ_NATS_CONFIG=" + config, "PQ_LISTEN=", "PQ_CONSOLE=admin"}, changes},
+		"by default":                   {nil, changes},
+		"by default with NATS for all": {[]string{"PQ_LISTEN=0.0.0.0:0", "PQ_UNPROTECTED=nats"}, reads},
+		"by default with a login":      {[]string{"NATS_USER=pq", "NATS_PASSWORD=0123456789abcdef"}, asks},
+		"by default with tenants":      {[]string{"PQ_TENANTS=" + tenants}, reads},
+		"by default with a host":       {[]string{"PQ_HTTP_HOSTS=pqd.example.com"}, reads},
+		"by default with a token here": {[]string{"PQ_CONSOLE_TOKEN=" + token}, asks},
+		"read":                         {[]string{"PQ_CONSOLE=read"}, reads},
+		"off":                          {[]string{"PQ_CONSOLE=off"}, closed},
+		"admin":                        {[]string{"PQ_CONSOLE=admin"}, changes},
+		"by default on all addresses":  {[]string{"PQ_HTTP=0.0.0.0:0"}, closed},
+		"by default with a token":      {[]string{"PQ_HTTP=0.0.0.0:0", "PQ_CONSOLE_TOKEN=" + token}, asks},
+		"admin with a token":           {[]string{"PQ_HTTP=0.0.0.0:0", "PQ_CONSOLE=admin", "PQ_CONSOLE_TOKEN=" + token}, asks},
+		"by default with a NATS file":  {[]string{"PQ_NATS_CONFIG=" + config, "PQ_LISTEN="}, closed},
+		"on request with a NATS file":  {[]string{"PQ_NATS_CONFIG=" + config, "PQ_LISTEN=", "PQ_CONSOLE=admin"}, changes},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -106,7 +106,7 @@ func TestConsoleNumbers(t *testing.T) {
 // An address that means nothing says so, and a page that is there goes on to be.
 func TestConsoleAddresses(t *testing.T) {
 	t.Parallel()
-	p, nc, b := consolePage(t)
+	p, nc, b := consolePage(t, "PQ_CONSOLE=read")
 	pqd.Push(t, nc, "jobs", 1, "x")
 	for address, text := range map[string]string{
 		"#/q/%": "A % is not followed by two hexadecimal digits", "#/q/%ff": "A % is not followed", "#/q/jobs/i/%zz": "A % is not followed",
@@ -133,7 +133,7 @@ func TestConsoleAddresses(t *testing.T) {
 // Queues are added up and sorted: those of a page as they change, all of them when asked.
 func TestConsoleSorting(t *testing.T) {
 	t.Parallel()
-	p, nc, b := consolePage(t)
+	p, nc, b := consolePage(t, "PQ_CONSOLE=read")
 	for i := range 60 {
 		pqd.Push(t, nc, fmt.Sprintf("queue-%02d", i), 1, "x")
 	}
@@ -192,7 +192,7 @@ const countsStreams = `
 // their tabs. When somebody looks at it again, it shows what is there.
 func TestConsoleHiddenTab(t *testing.T) {
 	t.Parallel()
-	p, nc, b := consolePage(t)
+	p, nc, b := consolePage(t, "PQ_CONSOLE=read")
 	pqd.Push(t, nc, "jobs", 1, "x")
 	b.RunFirst(countsStreams + `
 		window.seen = (is) => {

@@ -127,7 +127,7 @@ func TestHTTPHosts(t *testing.T) {
 // for another one.
 func TestHTTPHostForms(t *testing.T) {
 	t.Parallel()
-	p := testenv.Daemon(t, "PQ_CONSOLE=admin")
+	p := testenv.Daemon(t) // which may change queues
 	where := strings.TrimPrefix(p.HTTP, "http://")
 	for request, want := range map[string]int{
 		"GET /v1/queues HTTP/1.0\r\n":                                                          200, // no browser

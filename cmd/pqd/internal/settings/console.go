@@ -13,11 +13,24 @@ func (s *Settings) Mode() consoleMode {
 	switch {
 	case s.Console != "":
 		return s.Console
+	case open && s.alone():
+		return ConsoleAdmin
 	case open, s.Token != "", s.OwnLogin():
 		return consoleRead
 	}
 	return ConsoleOff
 }
+
+// alone reports whether every program of the machine, and none beyond it, may change all queues over the embedded NATS
+// server. Over HTTP it can then do what it can do anyway. An operator who tells callers apart, by a token or as tenants,
+// or names hosts that a proxy passes on, has said that not all of them are alike.
+func (s *Settings) alone() bool {
+	return s.Listen.IsLoopback() && !s.OwnLogin() && s.Token == "" && s.Tenants == "" && len(s.Cluster) == 0 && len(s.HTTPHosts) == 0
+}
+
+// ChangesNear reports whether the HTTP interface changes queues by default: for programs that call it on this machine, and
+// for no others.
+func (s *Settings) ChangesNear() bool { return s.Console == "" && s.Mode() == ConsoleAdmin }
 
 // tokenPassword is the password that serves as the token of the HTTP interface, and the variable that has it.
 // Callers get the rights of its user: anybody who knows the password has these rights over NATS anyway.

@@ -73,8 +73,8 @@ func (p *Pages) newGateway() (*gateway.Gateway, error) {
 		return nil, err
 	}
 	return gateway.New(gateway.Options{
-		Prefix: string(s.Prefix), Tenants: s.Tenants != "", Changes: s.Mode() == settings.ConsoleAdmin, Logger: p.Log, Token: token, TokenIn: in,
-		TenantOf: p.TenantOf,
+		Prefix: string(s.Prefix), Tenants: s.Tenants != "", Changes: s.Mode() == settings.ConsoleAdmin, Near: s.ChangesNear(),
+		Logger: p.Log, Token: token, TokenIn: in, TenantOf: p.TenantOf,
 	})
 }
 
