@@ -154,10 +154,10 @@ var marker = regexp.MustCompile(`^<!-- (?:run by (Test\w+)|not run: .+) -->$`)
 // protocol are the pages of the protocol and that of NATS clients: their examples in Go, JavaScript
 // and Python are run, and so are those of natsClients in other languages. jsClient and pyClient are
 // the pages of clients, whose examples TestJavaScriptClientPage and TestPythonClientPage run;
-// TestCeleryPage and TestFastAPIPage run those of celery and fastAPI, and TestReadmeWorker the worker of the readme.
+// TestCeleryPage and TestFastAPIPage run those of celery and fastAPI, and TestGoPage that of goPage.
 var (
 	protocol    = regexp.MustCompile(`^docs/(protocol(/\w+)?|clients)\.md$`)
-	readme      = "README.md"
+	goPage      = "docs/go.md"
 	natsClients = "docs/clients.md"
 	jsClient    = "clients/js/README.md"
 	pyClient    = "clients/python/README.md"
@@ -174,7 +174,7 @@ func TestEveryCommandIsRun(t *testing.T) {
 			switch f.language {
 			case "console", "text", "yaml", "conf", "mermaid":
 			case "go", "js":
-				if !protocol.MatchString(p.path) && (p.path != jsClient || f.language != "js") && (p.path != readme || f.language != "go") {
+				if !protocol.MatchString(p.path) && (p.path != jsClient || f.language != "js") && (p.path != goPage || f.language != "go") {
 					t.Errorf("%s: only the protocol's examples in %s are run: put this one there, or into examples", p.at(f.number), f.language)
 				}
 			case "python":
@@ -376,7 +376,7 @@ func TestProofs(t *testing.T) {
 // The README's figures are those of the page on performance.
 func TestFigures(t *testing.T) {
 	var sentence string
-	for _, l := range parse(t, filepath.Join(root, readme)).prose {
+	for _, l := range parse(t, filepath.Join(root, "README.md")).prose {
 		if strings.Contains(l.text, "](docs/performance.md)") {
 			sentence = l.text
 		}

@@ -82,6 +82,7 @@ func matching(t *testing.T, patterns ...string) (files []string) {
 const (
 	buildPrograms = "go build -o bin/ ./cmd/pq ./cmd/pqd"
 	startDaemon   = "go run ./cmd/pqd"
+	buildAndStart = buildPrograms + " && bin/pqd"
 	killDaemon    = "kill -9 $(lsof -t -iTCP:4222 -sTCP:LISTEN)"
 )
 
@@ -93,7 +94,7 @@ func runPage(t *testing.T, page string, env ...string) {
 	for _, step := range testenv.Steps(t, page) {
 		switch step.Command {
 		case buildPrograms:
-		case startDaemon:
+		case startDaemon, buildAndStart:
 			if shown && running {
 				t.Fatalf("%s: pqd runs already", step.Where)
 			}

@@ -12,11 +12,11 @@ import (
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
-// The worker of the README is built in a module of its own, by the commands that stand there and without
+// The worker of the page about Go is built in a module of its own, by the commands that stand there and without
 // the network, does what is pushed, and ends in order at SIGTERM.
-func TestReadmeWorker(t *testing.T) {
+func TestGoPage(t *testing.T) {
 	t.Parallel()
-	const page = "../../README.md"
+	const page = "../../docs/go.md"
 	dir := t.TempDir()
 	clone, err := filepath.Abs("../..")
 	if err != nil {
