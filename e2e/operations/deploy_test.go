@@ -2,8 +2,10 @@ package operations_test
 
 import (
 	"bytes"
+	"fmt"
 	"maps"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -30,48 +32,129 @@ const (
 	stopsWithin = 10 * time.Second
 )
 
-func TestCompose(t *testing.T) {
-	t.Parallel()
-	var file struct {
-		Bridge struct {
-			Environment map[string]string
-			Grace       string `yaml:"stop_grace_period"`
-		} `yaml:"x-bridge"`
-	}
-	if err := yaml.Unmarshal([]byte(pqd.Read(t, compose)), &file); err != nil {
+// service is a container of a compose file.
+type service struct {
+	Image       string
+	Build       any
+	Profiles    []string
+	Environment map[string]string
+	Grace       string `yaml:"stop_grace_period"`
+	Volumes     []string
+	Ports       []string
+}
+
+// services are the containers of a compose file. No other machine reaches any of them, and each pqd may take its time to
+// stop.
+func services(t *testing.T, path string) map[string]service {
+	t.Helper()
+	var file struct{ Services map[string]service }
+	if err := yaml.Unmarshal([]byte(pqd.Read(t, path)), &file); err != nil {
 		t.Fatal(err)
 	}
-	if grace, err := time.ParseDuration(file.Bridge.Grace); err != nil || grace <= stopsWithin {
-		t.Errorf("stop_grace_period is %q: pqd may take %s", file.Bridge.Grace, stopsWithin)
+	for name, s := range file.Services {
+		for _, port := range s.Ports {
+			if !strings.HasPrefix(port, "127.0.0.1:") {
+				t.Errorf("%s: %s has the port %s: expected it on 127.0.0.1 alone", path, name, port)
+			}
+		}
+		grace, err := time.ParseDuration(s.Grace)
+		if s.Build != nil && len(s.Ports) > 0 && (err != nil || grace <= stopsWithin) {
+			t.Errorf("%s: %s has stop_grace_period %q: pqd may take %s", path, name, s.Grace, stopsWithin)
+		}
 	}
-	launch(t, file.Bridge.Environment).Stop(t)
+	return file.Services
+}
+
+// Without a profile there is one pqd, with its store in a volume; the profile has bridges.
+func TestCompose(t *testing.T) {
+	t.Parallel()
+	bridges := 0
+	for name, s := range services(t, compose) {
+		switch {
+		case s.Profiles == nil:
+			if name != "pqd" || s.Environment["NATS_URL"] != "" || !slices.Equal(s.Volumes, []string{"pqd:/data"}) {
+				t.Errorf("%s starts by default: %+v", name, s)
+			}
+			launch(t, s.Environment).Stop(t)
+		case s.Environment["PQ_STORE"] != "":
+			if bridges++; bridges == 1 {
+				launch(t, s.Environment).Stop(t)
+			}
+		}
+	}
+	if bridges != 2 {
+		t.Errorf("found %d bridges, expected two", bridges)
+	}
+}
+
+// Images that are built in different ways have different names: what was built last under a name is what starts.
+func TestImagesHaveNames(t *testing.T) {
+	t.Parallel()
+	embedded := map[string]any{"ENGINES": "embedded"}
+	for path, images := range map[string]map[string]any{
+		compose:  {"pqbridge": map[string]any{"context": ".", "args": embedded}, "pqbridge-foundationdb": "."},
+		composed: {"pqbridge-cluster": map[string]any{"context": "..", "args": embedded}},
+	} {
+		found := make(map[string]any)
+		for name, s := range services(t, path) {
+			if s.Build == nil {
+				continue
+			}
+			if other, is := found[s.Image]; is && !reflect.DeepEqual(other, s.Build) {
+				t.Errorf("%s: %s is built as %v and, for %s, as %v", path, s.Image, other, name, s.Build)
+			}
+			found[s.Image] = s.Build
+		}
+		if !reflect.DeepEqual(found, images) {
+			t.Errorf("%s builds %v, expected %v", path, found, images)
+		}
+	}
+	begins, _, _ := strings.Cut(pqd.Read(t, "../../Dockerfile"), "\nARG ")
+	for _, command := range []string{"docker build --build-arg ENGINES=embedded -t pqbridge .\n", "docker build -t pqbridge-foundationdb .\n"} {
+		if !strings.Contains(begins, command) {
+			t.Errorf("the Dockerfile does not show %q", command)
+		}
+	}
+}
+
+// The image belongs to the user of a release's image, and nobody else reads its data: volumes move between the two.
+func TestImageHasTheReleasesUser(t *testing.T) {
+	t.Parallel()
+	for _, part := range []string{fmt.Sprintf("useradd --uid %d --user-group --no-create-home ", imageUser(t)), "install -d -o pq -g pq -m 700 /data\n"} {
+		if !strings.Contains(pqd.Read(t, "../../Dockerfile"), part) {
+			t.Errorf("the Dockerfile lacks %q", part)
+		}
+	}
+	if release := pqd.Read(t, "../../deploy/release/image.go"); !strings.Contains(release, fmt.Sprintf("imageUser = %d\n", imageUser(t))) || !strings.Contains(release, `dir("data", 0o700, imageUser)`) {
+		t.Error("the image of a release has another user, or other data")
+	}
+}
+
+// What git leaves out of the repository, docker leaves out of a build.
+func TestDockerIgnoresWhatGitDoes(t *testing.T) {
+	t.Parallel()
+	ignored := strings.Fields(pqd.Read(t, "../../.dockerignore"))
+	for pattern := range strings.FieldsSeq(pqd.Read(t, "../../.gitignore")) {
+		from, rooted := strings.CutPrefix(strings.TrimSuffix(pattern, "/"), "/")
+		anywhere := "**/" + from[strings.LastIndex(from, "/")+1:]
+		if !slices.Contains(ignored, anywhere) && (!rooted || !slices.Contains(ignored, from)) {
+			t.Errorf("%s is in .gitignore, and neither it nor %s in .dockerignore", pattern, anywhere)
+		}
+	}
 }
 
 // Each container of the cluster is one of the nodes that the others know, and has settings
 // that belong together: pqd refuses the first thing that the test does not have, a secret.
 func TestComposeCluster(t *testing.T) {
 	t.Parallel()
-	var file struct {
-		Services map[string]struct {
-			Environment map[string]string
-			Grace       string `yaml:"stop_grace_period"`
-			Volumes     []string
-		}
-	}
-	if err := yaml.Unmarshal([]byte(pqd.Read(t, composed)), &file); err != nil {
-		t.Fatal(err)
-	}
 	nodes, volumes := 0, make(map[string]bool)
-	for name, service := range file.Services {
+	for name, service := range services(t, composed) {
 		if service.Environment["PQ_CLUSTER"] == "" {
 			continue
 		}
 		nodes++
 		for _, volume := range service.Volumes {
 			volumes[volume] = true
-		}
-		if grace, err := time.ParseDuration(service.Grace); err != nil || grace <= stopsWithin {
-			t.Errorf("%s: stop_grace_period is %q: pqd may take %s", name, service.Grace, stopsWithin)
 		}
 		if service.Environment["PQ_NODE"] != name {
 			t.Errorf("%s is node %q: expected the name by which others reach it", name, service.Environment["PQ_NODE"])
@@ -127,6 +210,11 @@ func TestImage(t *testing.T) {
 	given := regexp.MustCompile(`-e (\w+)`).FindAllStringSubmatch(begins[strings.Index(begins, "docker run"):], 2)
 	if len(given) != 2 {
 		t.Fatalf("the Dockerfile shows %d variables for docker run, expected two", len(given))
+	}
+	if limit := regexp.MustCompile(`--stop-timeout (\d+)`).FindStringSubmatch(begins); limit == nil {
+		t.Error("docker kills pqd before it may have stopped: expected --stop-timeout")
+	} else if seconds, err := time.ParseDuration(limit[1] + "s"); err != nil || seconds <= stopsWithin {
+		t.Errorf("--stop-timeout is %s: pqd may take %s", limit[1], stopsWithin)
 	}
 	const password = "something of 16 or more"
 	for _, name := range given {

@@ -77,7 +77,7 @@ func copies(t *testing.T) []copied {
 			"sales":    of("x", one("pq.sales.push", "pq.sales-dead.pop.min", "_R_.x.y"), one("pq.sales.event.*"), one("pq.shipping.push", "pq.shipping.pop.min", "pq.shipping-dead.list", "pq.sales.event.dead", "pq.shipping.event.dead"), one("pq.shipping.event.*", "pq.sales.>")),
 			"shipping": of("x", one("pq.shipping.push"), one("pq.shipping.event.*"), one("pq.sales.push", "pq.sales-dead.pop.min", "pq.shipping.event.dead"), one("pq.sales.event.*")),
 		}},
-		{name: "docker-compose.yml", pairs: []string{"127.0.0.1:8222", "127.0.0.1:-1", "$NATS_USER", "pqd", "$NATS_PASSWORD", "$PQD_PASSWORD"}, users: map[string]rights{"pqd": everything}},
+		{name: "docker-compose.yml", pairs: []string{"127.0.0.1:8222", "127.0.0.1:-1", "${NATS_USER:-pq}", "pqd", "${NATS_PASSWORD:-}", passwordOf("pqd")}, users: map[string]rights{"pqd": everything}},
 		{page: tenantsPage, name: "tenants.conf", users: map[string]rights{
 			"pqd":   everything,
 			"acme":  of("x", one("pq.ACME.jobs.push", "pq.ACME.jobs.pop.min", "_R_.x.y"), one("pq.ACME.*.event.*"), one("pq.SALES.jobs.push", "pq.ACME.jobs.event.dead", "pq.SALES.jobs.event.dead", "pq.jobs.push"), one("pq.SALES.*.event.*", "pq.ACME.jobs.push")),
@@ -154,6 +154,20 @@ func TestFilesToCopy(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A password of digits is no number to the server of docker-compose.yml.
+func TestComposePasswordOfDigits(t *testing.T) {
+	t.Parallel()
+	const password = "12345678901234567890"
+	c := copied{name: "docker-compose.yml", pairs: []string{"127.0.0.1:8222", "127.0.0.1:-1", "${NATS_USER:-pq}", "1e5", "${NATS_PASSWORD:-}", password}}
+	srv := natsServer(t, c.path(t))
+	refusesStrangers(t, srv)
+	nc, err := nats.Connect(srv.ClientURL(), nats.UserInfo("1e5", password))
+	if err != nil {
+		t.Fatal(err)
+	}
+	nc.Close()
 }
 
 // The table above has every file: what a new page shows is tried, too.
