@@ -87,6 +87,15 @@ export function keep(body, list, key, make, update) {
   }
 }
 
+// showTiles has a tile for each label and its text. One whose text changes all the time is not marked when it does.
+export function showTiles(tiles, numbers, restless = () => false) {
+  keep(tiles, numbers, ([label]) => label, ([label]) => h("div", {}, h("dt", {}, label), h("dd")), (tile, [label, text]) => {
+    const value = tile.lastElementChild;
+    if (restless(label)) value.textContent = text;
+    else setText(value, text);
+  });
+}
+
 const mostNotes = 3; // more would cover the page
 
 const notes = () => document.getElementById("notes");

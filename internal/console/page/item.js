@@ -32,13 +32,7 @@ export function item(context, { queue, id }) {
     if (!item) return;
     problem.hidden = true;
     showCause(why, queue, item.explain, item.id);
-    update(facts, fact("State", item.state), position && item.state === "ready" && !item.dead ? fact("Place when opened", before(position)) : null, fact("Priority", String(item.priority)), fact("Pushed", when(item.pushed)), fact("Deliveries", delivered(item)), item.key ? [h("dt", {}, "Key"), h("dd", {}, h("a", { class: "text", href: keyLink(item.dead?.origin ?? queue, item.key) }, visible(item.key)))] : null,
-      item.state === "delayed" && item.due ? fact("Ready", when(item.due)) : null, item.lease_expires ? fact("Lease ends", when(item.lease_expires)) : null, item.expires ? fact("Expires", when(item.expires)) : null,
-      item.holder ? [h("dt", {}, "Held by"), h("dd", {}, h("a", { class: "text", href: holderLink(queue, item.holder) }, visible(item.holder)))] : null,
-      item.progress ? fact("Progress", `${item.progress}${item.progress_at ? `, said ${when(item.progress_at)}` : ""}`) : null,
-      item.fence ? fact("Fence", String(item.fence)) : null, item.key_fence ? fact("Key fence", String(item.key_fence)) : null, item.unique ? fact("Unique value", item.unique) : null,
-      item.result_ttl ? fact("Result is kept for", item.result_ttl) : null,
-      item.dead ? [fact("Died", item.dead.at ? when(item.dead.at) : "–"), fact("Why", item.dead.reason), fact("Deliveries before", item.dead.deliveries == null ? "–" : String(item.dead.deliveries)), fact("From queue", item.dead.origin), fact("Its id there", item.dead.origin_id)] : null);
+    update(facts, factsOf(queue, item, position));
     showAttempts(attempts, item);
     const now = `${item.state} ${item.priority} ${item.fence} ${item.held}`;
     if (context.admin && now !== state) fill(actions, item.held ? null : buttons(queue, base, item));
@@ -83,6 +77,21 @@ export function item(context, { queue, id }) {
 
 const when = (time) => `${new Date(time).toLocaleString()} (${fromNow(time)})`;
 const fact = (name, value) => [h("dt", {}, name), h("dd", {}, h("span", { class: "text" }, visible(value)))];
+
+// factsOf are what there is to say of an item beside its attempts, its headers and its payload. position is its place, if that is known.
+export function factsOf(queue, item, position) {
+  return [
+    fact("State", item.state), position && item.state === "ready" && !item.dead ? fact("Place when opened", before(position)) : null, fact("Priority", String(item.priority)), fact("Pushed", when(item.pushed)), fact("Deliveries", delivered(item)),
+    item.cost ? fact("Cost", `${count(item.cost)} a delivery`) : null,
+    item.key ? [h("dt", {}, "Key"), h("dd", {}, h("a", { class: "text", href: keyLink(item.dead?.origin ?? queue, item.key) }, visible(item.key)))] : null,
+    item.state === "delayed" && item.due ? fact("Ready", when(item.due)) : null, item.lease_expires ? fact("Lease ends", when(item.lease_expires)) : null, item.expires ? fact("Expires", when(item.expires)) : null,
+    item.holder ? [h("dt", {}, "Held by"), h("dd", {}, h("a", { class: "text", href: holderLink(queue, item.holder) }, visible(item.holder)))] : null,
+    item.progress ? fact("Progress", `${item.progress}${item.progress_at ? `, said ${when(item.progress_at)}` : ""}`) : null,
+    item.fence ? fact("Fence", String(item.fence)) : null, item.key_fence ? fact("Key fence", String(item.key_fence)) : null, item.unique ? fact("Unique value", item.unique) : null,
+    item.result_ttl ? fact("Result is kept for", item.result_ttl) : null,
+    item.dead ? [fact("Died", item.dead.at ? when(item.dead.at) : "–"), fact("Why", item.dead.reason), fact("Deliveries before", item.dead.deliveries == null ? "–" : String(item.dead.deliveries)), fact("From queue", item.dead.origin), fact("Its id there", item.dead.origin_id)] : null,
+  ];
+}
 
 // before says how many items are in front of one that is ready, if that is known.
 function before(position) {

@@ -1,12 +1,12 @@
 // One key of a queue: what it has, why that waits, and its settings.
 
 import { blockers } from "./blocked.js";
-import { attempt, fill, h, setText, update } from "./dom.js";
+import { attempt, fill, h, showTiles, update } from "./dom.js";
 import { form } from "./form.js";
 import { count, short, visible } from "./format.js";
 import { call, path } from "./gateway.js";
 import { items } from "./items.js";
-import { counted, limits } from "./keys.js";
+import { cell, columnsOf } from "./keys.js";
 import { link } from "./links.js";
 
 export function key(context, { queue, key: name, parameters }) {
@@ -46,7 +46,7 @@ export function key(context, { queue, key: name, parameters }) {
     if (!info || !config) return;
     why.className = "why";
     update(why, explain(info, config), before.links());
-    showTiles(tiles, info);
+    showTiles(tiles, columnsOf([info]).map((c) => [c.label, cell(c, info)]));
     paused.hidden = !info.settings.paused;
     pause.hidden = false;
     pause.textContent = info.settings.paused ? "Resume" : "Pause";
@@ -60,33 +60,28 @@ export function key(context, { queue, key: name, parameters }) {
     why, tiles, h("h2", {}, "Settings"), settings.element, h("h2", {}, "Ready items"), list);
 }
 
-function explain(k, config) {
+export function explain(k, config) {
   const paused = k.settings.paused ? " It is paused: pushes, leases and other keys go on." : "";
   switch (k.waits_for) {
     case "pause": return k.settings.paused ? "Its items wait until it is resumed. Pushes, leases and other keys go on." : "Its items wait because the queue is paused.";
     case "key_order": return "Its next item waits until the one before is settled: the queue hands them out one after another.";
     case "key_limit": return `Its next item waits until another one is settled: up to ${count(k.limit)} of them may be leased at a time.`;
-    case "key_rate": return `Its next item waits until its rate allows a delivery${k.retry ? `, in ${visible(short(k.retry))}` : ""}.`;
+    case "key_rate": case "key_cost_rate": return `Its next item waits until its ${k.waits_for === "key_rate" ? "rate" : "cost rate"} allows a delivery${k.retry ? `, in ${visible(short(k.retry))}` : ""}.`;
     case "rate": return "Its next item waits until the queue's rate allows a delivery.";
   }
   if (k.ready === 0) return `None of its items is ready.${paused}`;
   return config.fair ? "Nothing keeps its items: the next one goes when it is the turn of the key." : "Nothing keeps its items: the next one goes when those in front of it are gone.";
 }
 
-function showTiles(tiles, k) {
-  const numbers = [["Ready", counted(k.ready, k.more)], ["Leased", count(k.leased)],
-    ...limits.map((l) => [l.label, `${l.show(k)}${l.own(k) ? "*" : ""}`]), ["Tokens", k.tokens == null ? "–" : count(k.tokens)]];
-  if (!tiles.children.length) tiles.append(...numbers.map(([label]) => h("div", {}, h("dt", {}, label), h("dd"))));
-  numbers.forEach(([, text], i) => setText(tiles.children[i].querySelector("dd"), text));
-}
-
 // fields are the settings of a key with their effect. An empty field is no setting.
-function fields(own, config) {
+export function fields(own, config) {
   const text = (value) => (value == null ? "" : String(value));
+  const rate = (value) => (value === "" ? "none" : text(value && short(value)));
   return [
     { name: "limit", label: "Limit", numeric: true, value: text(own.limit), effect: config.key_order ? "The queue hands out the items of a key one after another, so the limit stays 1."
       : `How many of its items are leased at a time; 0: no limit. Empty: the queue's, ${config.key_limit ? count(config.key_limit) : "none"}.` },
-    { name: "rate", label: "Rate", value: own.rate === "" ? "none" : text(own.rate && short(own.rate)), effect: `How many deliveries it gets in a time, such as 100/1m; none: no bound. Empty: the queue's, ${short(config.key_rate) || "none"}.` },
+    { name: "rate", label: "Rate", value: rate(own.rate), effect: `How many deliveries it gets in a time, such as 100/1m; none: no bound. Empty: the queue's, ${short(config.key_rate) || "none"}.` },
+    { name: "cost_rate", label: "Cost rate", value: rate(own.cost_rate), effect: `How much cost it gets in a time, such as 90000/1m; none: no bound. Empty: the queue's, ${short(config.key_cost_rate) || "none"}.` },
     { name: "weight", label: "Weight", numeric: true, value: text(own.weight),
       effect: `Its share of the deliveries, 1 to 1000${config.fair ? "" : ", where keys take turns: in this queue they do not"}. Empty: what pushes say, otherwise 1.` },
   ];

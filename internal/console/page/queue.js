@@ -1,8 +1,8 @@
 // One queue: its numbers, its items by state, its dead letters, its keys, its configuration.
 
 import { badges, showCause } from "./cause.js";
-import { ask, attempt, confirmTyped, fill, h, setText, update } from "./dom.js";
-import { bytes, count, rate, span } from "./format.js";
+import { ask, attempt, confirmTyped, fill, h, setText, showTiles, update } from "./dom.js";
+import { bytes, count, rate, short, span, visible } from "./format.js";
 import { call, path } from "./gateway.js";
 import { configuration } from "./config.js";
 import { failures } from "./failures.js";
@@ -62,7 +62,7 @@ export function queue(context, { queue: name, parameters }) {
       }
       problem.textContent = "";
       there(true);
-      showTiles(tiles, answer);
+      showTiles(tiles, numbers(answer), (label) => label.includes("second") || label.startsWith("Age"));
       isPaused = answer.paused;
       update(wrong, badges({ paused: isPaused, ...answer.explain }));
       showCause(why, name, answer.explain);
@@ -101,18 +101,15 @@ const lines = [
   { title: "Length", lines: [{ name: "ready", label: "ready" }, { name: "leased", label: "leased" }, { name: "delayed", label: "delayed" }] },
 ];
 
-function showTiles(tiles, info) {
-  const numbers = [
+// numbers are those of a queue, with their labels. A queue without a rate of cost says nothing of cost.
+export function numbers(info) {
+  return [
     ["Ready", count(info.ready)], ["Leased", `${count(info.leased)}${info.held ? `, ${count(info.held)} held` : ""}`], ["Delayed", count(info.delayed)], ["Waiting pops", count(info.waiting)],
     ["In per second", rate(info.rates.push)], ["Out per second", rate(info.rates.pop)], ["Age of the next", info.oldest ? span(info.oldest) : "–"],
     ["Age of the oldest", info.oldest_of_all ? `${info.oldest_at_least ? "≥ " : ""}${span(info.oldest_of_all)}` : "–"], ["Size", bytes(info.bytes)],
+    ...(info.cost_tokens == null ? [] : [["Cost rate", visible(short(info.config.cost_rate))], ["Cost tokens", count(info.cost_tokens)]]),
+    ...(info.cost ? [["Cost reserved", count(info.cost.reserved)], ["Cost spent", count(info.cost.spent)]] : []),
   ];
-  if (!tiles.children.length) tiles.append(...numbers.map(([label]) => h("div", {}, h("dt", {}, label), h("dd"))));
-  numbers.forEach(([label, text], i) => {
-    const value = tiles.children[i].querySelector("dd");
-    if (label.includes("second") || label.startsWith("Age")) value.textContent = text;
-    else setText(value, text);
-  });
 }
 
 function purge(name, at) {
