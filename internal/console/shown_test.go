@@ -3,9 +3,14 @@ package console
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"testing"
+	"time"
+
+	"github.com/pqbridge/pqbridge/protocol"
 )
 
 // shown is what the page says for each of the scripts: functions of a module of it. Elements are the texts that they hold.
@@ -86,5 +91,36 @@ func TestCostIsShown(t *testing.T) {
 		if tc := cases[i]; got != tc.want {
 			t.Errorf("%s: %q, expected %q", tc.what, got, tc.want)
 		}
+	}
+}
+
+// A form that changes one field of a schedule's item keeps all others, for they are stored together.
+func TestScheduleFormKeepsTheItem(t *testing.T) {
+	t.Parallel()
+	item := protocol.ScheduleItem{
+		Headers: map[string][]string{"Season": {"autumn", "winter"}}, Payload: new("leaves"), Priority: new(int64(3)), Key: "ann", Weight: 2, Cost: 1200,
+		TTL: protocol.Duration(time.Hour),
+	}
+	of := reflect.ValueOf(item)
+	for i := range of.NumField() {
+		if name := of.Type().Field(i).Name; name != "Base64" && of.Field(i).IsZero() {
+			t.Errorf("the item has no %s: expected all fields", name)
+		}
+	}
+	text, err := json.Marshal(item)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const written = `const item = %s; const written = Object.fromEntries(fields({ spec: "", zone: "", item, catch_up: "1h0m0s", jitter: "0s" }).map((f) => [f.name, f.value]))`
+	said := shown(t, [][2]string{
+		{"schedule.js", fmt.Sprintf(`({ fields, itemOf }) => { `+written+`; return JSON.stringify(itemOf(written, item)); }`, text)},
+		{"schedule.js", fmt.Sprintf(`({ ofItem }) => Object.keys(%s).filter((name) => !ofItem.includes(name)).join()`, text)},
+	})
+	var kept protocol.ScheduleItem
+	if err := json.Unmarshal([]byte(said[0]), &kept); err != nil || !reflect.DeepEqual(kept, item) {
+		t.Errorf("%s becomes %s: %v", text, said[0], err)
+	}
+	if said[1] != "" {
+		t.Errorf("the form does not store %s with the item", said[1])
 	}
 }

@@ -101,10 +101,10 @@ function explain(s) {
 }
 
 // Fields of the item. They are stored together.
-const ofItem = ["payload", "headers", "priority", "key", "weight", "ttl"];
+export const ofItem = ["payload", "headers", "priority", "key", "weight", "cost", "ttl"];
 
 // fields are the settings of a schedule, with their effect.
-function fields(s) {
+export function fields(s) {
   const item = s.item ?? {};
   const binary = item.payload_base64 != null;
   const text = (value) => (value == null ? "" : String(value));
@@ -116,6 +116,7 @@ function fields(s) {
     { name: "priority", label: "Priority", numeric: true, value: text(item.priority), effect: "A low number is urgent. Empty: the queue's." },
     { name: "key", label: "Key", value: text(item.key), effect: "Whose item it is, for queues that look at keys." },
     { name: "weight", label: "Weight", numeric: true, value: text(item.weight), effect: "The share of its key where keys take turns." },
+    { name: "cost", label: "Cost", numeric: true, value: text(item.cost), effect: "What each delivery takes of the cost rates, 1 to 1000000. Empty: 1." },
     { name: "ttl", label: "Time to live", value: item.ttl ? short(item.ttl) : "", effect: "Empty: the queue's." },
     { name: "overlap", label: "While an earlier item lives", choices: ["skip", "one", "replace", "allow"], value: s.overlap, effect: "skip: the time passes. one: it pushes, unless an item waits. replace: the item that waits gets the new content. allow: it pushes." },
     { name: "catch_up", label: "Catches up", value: short(s.catch_up), effect: "How late it may fire. Older times are missed." },
@@ -132,6 +133,32 @@ const whole = (field, value) => {
   return Number(value);
 };
 
+function check(field, value) {
+  switch (field.name) {
+    case "spec":
+      if (value === "") throw new Error("Times are missing: expected such as 30 7 * * mon-fri.");
+      return value;
+    case "start": case "end": return value === "" ? null : value;
+    case "zone": return value || "UTC";
+    case "headers": return value.split("\n").map((line) => line.trim()).filter(Boolean).map((line) => {
+      const found = /^([^:\s]+):\s*(.*)$/.exec(line);
+      if (!found) throw new Error(`“${line}”: expected a name, a colon and a value.`);
+      return found.slice(1);
+    });
+  }
+  if (field.numeric) return value === "" ? undefined : whole(field, value);
+  return value;
+}
+
+// itemOf is the item that a form says, as a whole. old is the one that the schedule has.
+export function itemOf(written, old) {
+  const of = (field) => check({ name: field, label: field, numeric: ["priority", "weight", "cost"].includes(field) }, written[field]);
+  const headers = {};
+  for (const [header, value] of of("headers")) (headers[header] ??= []).push(value);
+  return { headers, priority: of("priority"), weight: of("weight"), cost: of("cost"), key: written.key || undefined, ttl: written.ttl || undefined,
+    ...(written.payload === "" && old.payload_base64 != null ? { payload_base64: old.payload_base64 } : { payload: written.payload }) };
+}
+
 // settings is the form of a schedule, with the times that what is written would have. was is the
 // schedule as it is, or null.
 function settings(context, queue, name, save, was) {
@@ -139,37 +166,12 @@ function settings(context, queue, name, save, was) {
   let timer;
   let asked = 0;
 
-  function check(field, value) {
-    switch (field.name) {
-      case "spec":
-        if (value === "") throw new Error("Times are missing: expected such as 30 7 * * mon-fri.");
-        return value;
-      case "start": case "end": return value === "" ? null : value;
-      case "zone": return value || "UTC";
-      case "headers": return value.split("\n").map((line) => line.trim()).filter(Boolean).map((line) => {
-        const found = /^([^:\s]+):\s*(.*)$/.exec(line);
-        if (!found) throw new Error(`“${line}”: expected a name, a colon and a value.`);
-        return found.slice(1);
-      });
-    }
-    if (field.numeric) return value === "" ? undefined : whole(field, value);
-    return value;
-  }
-
   // change is what a form says, with the item as a whole if a part of it is new.
   function change(object) {
     const c = { ...object };
     const part = ofItem.filter((field) => field in object);
     for (const field of part) delete c[field];
-    if (part.length) {
-      const written = editor.values();
-      const of = (field) => check({ name: field, label: field, numeric: field === "priority" || field === "weight" }, written[field]);
-      const headers = {};
-      for (const [header, value] of of("headers")) (headers[header] ??= []).push(value);
-      const old = was()?.item ?? {};
-      c.item = { headers, priority: of("priority"), weight: of("weight"), key: written.key || undefined, ttl: written.ttl || undefined,
-        ...(written.payload === "" && old.payload_base64 != null ? { payload_base64: old.payload_base64 } : { payload: written.payload }) };
-    }
+    if (part.length) c.item = itemOf(editor.values(), was()?.item ?? {});
     return c;
   }
 
