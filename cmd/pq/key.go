@@ -56,17 +56,13 @@ func keyShowCommand(s *session.Session) *cobra.Command {
 func keyText(k *client.KeyInfo) string {
 	var b strings.Builder
 	row := keyRow(k)
-	for i, name := range [...]string{"ready", "leased", "limit", "rate", "weight", "waits for"} {
-		fmt.Fprintf(&b, "%s: %s\n", name, row[i])
+	for i, name := range [...]string{"ready", "leased", "limit", "rate", "cost rate", "cost left", "weight", "waits for"} {
+		if k.CostRate != "" || !strings.HasPrefix(name, "cost") {
+			fmt.Fprintf(&b, "%s: %s\n", name, row[i])
+		}
 	}
 	if k.Tokens != nil {
 		fmt.Fprintf(&b, "tokens: %d\n", *k.Tokens)
-	}
-	if k.CostRate != "" {
-		fmt.Fprintf(&b, "cost rate: %s\n", k.CostRate)
-	}
-	if k.CostTokens != nil {
-		fmt.Fprintf(&b, "tokens of cost: %d\n", *k.CostTokens)
 	}
 	if k.Retry > 0 {
 		fmt.Fprintf(&b, "next token in: %s\n", k.Retry)
@@ -248,7 +244,8 @@ the first item of each has to wait. If there are none the exit code is 3.`,
 }
 
 func printKeys(s *session.Session, q *client.Queue, after string, most int) error {
-	rows := [][]string{{"READY", "LEASED", "LIMIT", "RATE", "WEIGHT", "WAITS FOR", "KEY"}}
+	rows := [][]string{{"READY", "LEASED", "LIMIT", "RATE", "COST RATE", "COST LEFT", "WEIGHT", "WAITS FOR", "KEY"}}
+	costs := false
 	n, last, more := 0, "", false
 	for k, err := range q.Keys(s.Context, after) {
 		if err != nil {
@@ -265,6 +262,7 @@ func printKeys(s *session.Session, q *client.Queue, after string, most int) erro
 			}
 			continue
 		}
+		costs = costs || k.CostRate != ""
 		rows = append(rows, keyRow(&k))
 	}
 	switch {
@@ -273,6 +271,9 @@ func printKeys(s *session.Session, q *client.Queue, after string, most int) erro
 		return session.ExitError(session.ExitNothing)
 	case s.Global.JSON:
 		return nil
+	}
+	if !costs {
+		rows = show.Without(rows, "COST RATE", "COST LEFT")
 	}
 	if err := show.Table(s.Stdout, rows); err != nil {
 		return err
@@ -288,16 +289,13 @@ func keyRow(k *client.KeyInfo) []string {
 	if k.More {
 		ready += "+"
 	}
-	limit, rate := "-", "-"
+	limit, left := "-", "-"
 	if k.Limit > 0 {
 		limit = fmt.Sprint(k.Limit)
 	}
-	if k.Rate != "" {
-		rate = k.Rate
+	if k.CostTokens != nil {
+		left = fmt.Sprint(*k.CostTokens)
 	}
-	waits := k.WaitsFor
-	if waits == "" {
-		waits = "-"
-	}
-	return []string{ready, fmt.Sprint(k.Leased), limit, rate, fmt.Sprint(k.Weight), waits, k.Key}
+	waits := cmp.Or(k.WaitsFor, "-")
+	return []string{ready, fmt.Sprint(k.Leased), limit, cmp.Or(k.Rate, "-"), cmp.Or(k.CostRate, "-"), left, fmt.Sprint(k.Weight), waits, k.Key}
 }

@@ -62,7 +62,8 @@ If there are none the exit code is 3.`,
 }
 
 func printList(s *session.Session, q *client.Queue, o client.ListOptions, most int) error {
-	rows := [][]string{{"ID", "PRIORITY", "AGE", "SIZE", "DELIVERIES"}}
+	rows := [][]string{{"ID", "PRIORITY", "AGE", "SIZE", "COST", "DELIVERIES"}}
+	costs := false
 	if o.State == client.Leased {
 		rows[0] = append(rows[0], "SINCE")
 	}
@@ -103,6 +104,7 @@ func printList(s *session.Session, q *client.Queue, o client.ListOptions, most i
 			}
 			continue
 		}
+		costs = costs || i.Cost > 1
 		rows = append(rows, listRow(&i, o))
 	}
 	switch {
@@ -111,6 +113,9 @@ func printList(s *session.Session, q *client.Queue, o client.ListOptions, most i
 		return session.ExitError(session.ExitNothing)
 	case s.Global.JSON:
 		return nil
+	}
+	if !costs {
+		rows = show.Without(rows, "COST")
 	}
 	if err := show.Table(s.Stdout, rows); err != nil {
 		return err
@@ -123,7 +128,8 @@ func printList(s *session.Session, q *client.Queue, o client.ListOptions, most i
 
 func listRow(i *client.Listed, o client.ListOptions) []string {
 	row := []string{
-		i.ID, fmt.Sprint(i.Priority), show.Span(time.Since(i.Pushed).Round(time.Second)), show.Size(i.Size), show.Deliveries(int64(i.Deliveries), i.Endings),
+		i.ID, fmt.Sprint(i.Priority), show.Span(time.Since(i.Pushed).Round(time.Second)), show.Size(i.Size),
+		fmt.Sprint(max(i.Cost, 1)), show.Deliveries(int64(i.Deliveries), i.Endings),
 	}
 	if o.State == client.Leased {
 		since := "-" // a link holds it

@@ -70,6 +70,9 @@ func (i *Item) Describe() string {
 	if i.Deliveries > 0 {
 		f.Add("Deliveries", "%s", Deliveries(i.Deliveries, i.Endings))
 	}
+	if i.Cost > 1 {
+		f.Add("Cost", "%s a delivery", Thousands(i.Cost))
+	}
 	if i.Schedule != "" {
 		f.Add("Schedule", "%s, for %s", i.Schedule, at(i.ScheduledAt))
 	}

@@ -21,6 +21,23 @@ func Table(w io.Writer, rows [][]string) error {
 	return err
 }
 
+// Without are the rows of a table but for the columns with these names.
+func Without(rows [][]string, names ...string) [][]string {
+	var kept []int
+	for c, name := range rows[0] {
+		if !slices.Contains(names, name) {
+			kept = append(kept, c)
+		}
+	}
+	all := make([][]string, len(rows))
+	for r, row := range rows {
+		for _, c := range kept {
+			all[r] = append(all[r], row[c])
+		}
+	}
+	return all
+}
+
 // Columns makes lines of rows, with columns as wide as their widest cell. Those
 // of numbers are aligned to the right. What cells hold is made visible.
 func Columns(rows [][]string) []string {
