@@ -7,8 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -31,6 +34,7 @@ type consuming struct {
 	max      bool
 	deadExit int
 	returns  bool // the standard output of the program is the result of its item
+	spent    spentFiles
 	command  []string
 	session  *session.Session
 
@@ -47,12 +51,16 @@ func consumeCommand(s *session.Session) *cobra.Command {
 		Short:       "run a program for each item",
 		Long: `Leases items as they come and runs a program for each. The payload is its standard
 input; PQ_QUEUE, PQ_ID, PQ_PRIORITY, PQ_DELIVERIES, PQ_FAILURES,
-PQ_INTERRUPTIONS, PQ_RETURNS, PQ_FENCE, PQ_KEY and PQ_KEY_FENCE are set, and
-PQ_HEADER_<NAME> for each header. When the program
+PQ_INTERRUPTIONS, PQ_RETURNS, PQ_FENCE, PQ_KEY, PQ_KEY_FENCE and PQ_COST are set,
+and PQ_HEADER_<NAME> for each header. When the program
 exits with 0 the item is acknowledged, otherwise it is delivered again later, and the
 last line of its standard error is the reason.
 While the program runs the lease is extended. Without a program the payloads are
 printed.
+
+A program that knows what this delivery has really cost writes that number to the
+file $PQ_SPENT_FILE, whatever its exit code is: then the queue corrects what it has
+reserved. What is no number from 0 to 1000000 there is warned of, and ignored.
 
 With --result the standard output is the result of the item, byte for byte, if its
 push asked for one; otherwise it is printed. A program whose output is too large for
@@ -69,6 +77,9 @@ failure.`,
 
   # answer "pq push images --file photo.jpg --wait 1m"
   pq consume images --result -- convert - -resize 200 -
+
+  # say what the work has really cost
+  pq consume prompts -- sh -c './ask.sh && echo 1830 > "$PQ_SPENT_FILE"'
 
   # a shell line
   pq consume mails -- sh -c 'mail -s "$PQ_HEADER_SUBJECT" me@example.com'
@@ -148,6 +159,12 @@ func (c *consuming) run(s *session.Session, args []string) error {
 }
 
 func (c *consuming) consume(q *client.Queue) error {
+	if len(c.command) > 0 {
+		if err := c.spent.open(); err != nil {
+			c.logf("programs cannot say what their items have cost: %v", err)
+		}
+		defer c.spent.close()
+	}
 	if c.returns {
 		return client.Work(c.session.Context, q, c.handleForResult, c.options)
 	}
@@ -261,10 +278,12 @@ func (c *consuming) exec(ctx context.Context, item *client.Item, stdout io.Write
 		return err
 	}
 	cmd.Stdout, cmd.Stderr = stdout, said.to
-	cmd.Env = c.environment(item)
+	spent := c.spent.next()
+	cmd.Env = append(c.environment(item), "PQ_SPENT_FILE="+spent)
 	cmd.WaitDelay = killAfter
 	err = c.session.Programs.Run(ctx, cmd)
 	said.end()
+	c.noteSpent(item, spent)
 	if err == nil {
 		return nil
 	}
@@ -277,6 +296,63 @@ func (c *consuming) exec(ctx context.Context, item *client.Item, stdout io.Write
 		return client.GiveUp(err)
 	}
 	return err
+}
+
+// spentFiles are files in which programs say what their items have cost. A program makes its own, so one that says nothing costs nothing.
+type spentFiles struct {
+	folder string // "": there is none
+	last   atomic.Int64
+}
+
+func (f *spentFiles) open() (err error) {
+	f.folder, err = os.MkdirTemp("", "pq-consume-")
+	return err
+}
+
+func (f *spentFiles) close() {
+	if f.folder != "" {
+		_ = os.RemoveAll(f.folder)
+	}
+}
+
+// next is the name of a file that there is not yet, so that no delivery has the cost of another one. It is "" if there can be none.
+func (f *spentFiles) next() string {
+	if f.folder == "" {
+		return ""
+	}
+	return filepath.Join(f.folder, fmt.Sprint(f.last.Add(1)))
+}
+
+// maxCost bounds the cost of a delivery.
+const maxCost = 1_000_000
+
+// noteSpent has the settlement say what the program has said of the cost of the item. The work is done, or has failed, whatever the file
+// has, so a mistake in it is no failure.
+func (c *consuming) noteSpent(item *client.Item, file string) {
+	if file == "" {
+		return
+	}
+	defer os.Remove(file)
+	from, err := os.Open(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	var text []byte
+	if err == nil {
+		text, err = io.ReadAll(io.LimitReader(from, maxErrorLine))
+		_ = from.Close()
+	}
+	if err != nil {
+		c.logf("item %s, delivery %d: it costs what it had reserved: PQ_SPENT_FILE: %v", item.ID, item.Deliveries, err)
+		return
+	}
+	said := strings.TrimSpace(string(text))
+	spent, err := strconv.ParseInt(said, 10, 64)
+	if err != nil || spent < 0 || spent > maxCost {
+		c.logf("item %s, delivery %d: it costs what it had reserved: PQ_SPENT_FILE has %q: expected a number from 0 to %d", item.ID, item.Deliveries, said, maxCost)
+		return
+	}
+	item.Spent(spent)
 }
 
 // linesOf writes to the standard error of pq beside its own lines.
@@ -397,6 +473,7 @@ func (c *consuming) environment(item *client.Item) []string {
 		fmt.Sprintf("PQ_FENCE=%d", item.Fence),
 		fmt.Sprintf("PQ_KEY_FENCE=%d", item.KeyFence),
 		"PQ_KEY="+item.Key,
+		fmt.Sprintf("PQ_COST=%d", max(item.Cost, 1)),
 	)
 	for name, values := range item.Header {
 		env = append(env, "PQ_HEADER_"+variable(name)+"="+strings.Join(values, ", "))

@@ -1,7 +1,11 @@
 package main
 
 import (
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -82,5 +86,59 @@ func TestReasonOfAProgram(t *testing.T) {
 	w.attempts(t, want...)
 	if err := os.WriteFile(gate, []byte("go on\n"), 0o600); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A program knows what its item costs, and says what the work has really cost, however it ends. What is no number costs the item nothing
+// but a warning.
+func TestSpentOfAProgram(t *testing.T) {
+	t.Parallel()
+	w := newTerminal(t)
+	w.pq(t, "config", "jobs", "cost_rate=1000000/24h")
+	reserved, spent := 0, 0
+	for _, tc := range []struct {
+		script string
+		spent  int
+		says   []string // lines
+	}{
+		{script: `echo $PQ_COST; echo 30 > "$PQ_SPENT_FILE"`, spent: 30, says: []string{"50"}},
+		{script: `printf 90 > "$PQ_SPENT_FILE"`, spent: 90},
+		{script: `echo 0 > "$PQ_SPENT_FILE"`},
+		{script: `echo no sum >&2; echo 7 > "$PQ_SPENT_FILE"; exit 99`, spent: 7, says: []string{"no sum (sh: exit status 99)", "1 failure"}},
+		{script: `test ! -e "$PQ_SPENT_FILE"`, spent: 50},
+		{script: `echo many > "$PQ_SPENT_FILE"`, spent: 50, says: []string{`it costs what it had reserved: PQ_SPENT_FILE has "many": expected a number from 0 to 1000000`}},
+		{script: `echo 1000001 > "$PQ_SPENT_FILE"`, spent: 50, says: []string{`has "1000001": expected`}},
+		{script: `echo -1 > "$PQ_SPENT_FILE"`, spent: 50, says: []string{`has "-1": expected`}},
+		{script: `: > "$PQ_SPENT_FILE"`, spent: 50, says: []string{`has "": expected`}},
+		{script: `mkdir "$PQ_SPENT_FILE"`, spent: 50, says: []string{"it costs what it had reserved: PQ_SPENT_FILE: read "}},
+	} {
+		w.pq(t, "push", "jobs", "x", "--cost", "50", "--result-ttl", "1h")
+		said := w.pq(t, "consume", "jobs", "--count", "1", "--dead-exit", "99", "--", "sh", "-c", tc.script)
+		if len(tc.says) < 2 {
+			tc.says = append(tc.says, "1 item handled, 0 failures")
+		}
+		for _, text := range tc.says {
+			if !strings.Contains(said, text) {
+				t.Errorf("%s: %s, expected %q in it", tc.script, said, text)
+			}
+		}
+		if reserved, spent = reserved+50, spent+tc.spent; !strings.Contains(w.pq(t, "info", "jobs", "--json"), fmt.Sprintf(`"cost":{"reserved":%d,"spent":%d}`, reserved, spent)) {
+			t.Fatalf("%s: %s, expected %d reserved and %d spent", tc.script, w.pq(t, "info", "jobs", "--json"), reserved, spent)
+		}
+	}
+	w.pq(t, "push", "jobs", "x")
+	w.pq(t, "push", "jobs", "x")
+	said := w.pq(t, "consume", "jobs", "--count", "2", "--", "sh", "-c", `echo "$PQ_COST $PQ_SPENT_FILE"; echo 5 > "$PQ_SPENT_FILE"`)
+	var files []string
+	for line := range strings.Lines(said) {
+		if file, is := strings.CutPrefix(strings.TrimSpace(line), "1 /"); is {
+			files = append(files, "/"+file)
+		}
+	}
+	if len(files) != 2 || files[0] == files[1] {
+		t.Fatalf("the files of two items are %q: %s", files, said)
+	}
+	if _, err := os.Stat(filepath.Dir(files[0])); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the folder of %s is left: %v", files[0], err)
 	}
 }
