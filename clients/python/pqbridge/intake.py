@@ -91,6 +91,11 @@ class Intake:
         """From here on the lease is extended until the item is settled."""
         self._held[item.ack_subject] = item, self._keep(item)
 
+    def spent(self, tag: str, cost: int) -> None:
+        """Of an item that is held: what its delivery has really cost so far."""
+        if tag in self._held:
+            self._held[tag][0].spent(cost)
+
     def settle(self, tag: str, what: Callable[[Item], Awaitable[None]]) -> asyncio.Task[None] | None:
         """Settles in the background; close waits for that. Another item may be taken at once."""
         held = self._held.pop(tag, None)

@@ -29,13 +29,14 @@ from .client import Client, connect
 from .deadline import Deadline
 from .duration import seconds
 from .errors import BusyError, PQError, UnavailableError, UnknownResultError
+from .kombu_celery import spent
 from .kombu_channel import Channel
 from .kombu_fanout import Fanout
 from .kombu_shared import joined, share
 from .supply import DEFAULT_LEASE
 from .taking import LONGEST_LEASE
 
-__all__ = ["Transport"]
+__all__ = ["Transport", "spent"]
 
 _OPTIONS = frozenset({"prefix", "lease", "fanout_prefix", "nats"})
 

@@ -14,7 +14,7 @@ from kombu.exceptions import ConnectionError as KombuConnectionError
 from kombu.transport import base, virtual
 from kombu.utils.json import dumps
 
-from . import background, kombu_celery, kombu_settings
+from . import background, kombu_celery, kombu_settings, kombu_spent
 from .duration import TEN_YEARS
 from .errors import EmptyError, ForbiddenError, LeaseLostError, NotFoundError, PQError
 from .item import Item
@@ -51,6 +51,7 @@ class Channel(virtual.Channel):
         self._lease: float = connection.lease
         self._settings: kombu_settings.Settings = connection.settings
         self._intake = Intake(self._pq, self._lease, self._arrive)
+        kombu_spent.listen(self._intake)
         self._consuming: dict[str, tuple[str, bool, Callable[[Any], object]]] = {}
         self._transient: set[str] = connection.transient
 
@@ -265,7 +266,11 @@ class Channel(virtual.Channel):
 
     def _settle(self, tag: str, what: Any) -> None:
         if self._ours():
-            background.loop().call_soon_threadsafe(self._intake.settle, tag, what)
+            background.loop().call_soon_threadsafe(self._settle_held, tag, what)
+
+    def _settle_held(self, tag: str, what: Any) -> None:
+        kombu_spent.hear()
+        self._intake.settle(tag, what)
 
     def _arrive(self, queue: str, item: Item) -> None:
         self.connection.arrive(lambda: self._deliver_item(queue, item))

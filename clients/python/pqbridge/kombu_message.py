@@ -20,7 +20,7 @@ _MINUTE = timedelta(minutes=1)
 
 def new_item(message: Message, zone: tzinfo, lasts: float | None = None) -> NewItem:
     """The item of a message. An eta becomes the time before which it is not ready, expires its TTL if nobody
-    waits for its result, a task's id and content its message id. zone: of times that have none. lasts: for how many
+    waits for its result, a task's id and content its message id, the header PQ-Cost its cost. zone: of times that have none. lasts: for how many
     seconds it lasts at most."""
     headers: Mapping[str, Any] = message.get("headers") or {}
     properties: Mapping[str, Any] = message["properties"]
@@ -36,6 +36,7 @@ def new_item(message: Message, zone: tzinfo, lasts: float | None = None) -> NewI
         unique_until="leased" if task else None,
         msg_id=_message_id(task, message),
         not_before=min(due, latest) if due and due > now else None,
+        cost=headers.get("PQ-Cost"),
         # Who waits for the result of a task learns from a worker that it has expired.
         ttl=_ttl(_time(headers.get("expires"), zone), properties.get("expiration"), now, lasts) if task is None or headers.get("ignore_result") else None,
     )

@@ -103,3 +103,37 @@ def seen(self: Any) -> list[Any]:
 def killed(name: str) -> None:
     _start(name)
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _says(task: Any, spent: list[int]) -> Any:
+    for cost in spent:
+        pqbridge.kombu.spent(cost)
+    return (task.request.headers or {}).get("PQ-Cost")
+
+
+@app.task(bind=True, acks_late=True)
+def costs(self: Any, *spent: int, fails: bool = False) -> Any:
+    """Says what it has spent, and returns what its message says."""
+    if fails:
+        _says(self, list(spent))
+        raise ValueError("no sum")
+    return _says(self, list(spent))
+
+
+@app.task(bind=True, acks_late=True)
+def costs_again(self: Any, spent: int) -> Any:
+    if not self.request.retries:
+        _says(self, [spent])
+        raise self.retry(countdown=0)
+    return _says(self, [spent + 1])
+
+
+@app.task(bind=True, acks_late=True, reject_on_worker_lost=True)
+def costs_and_dies(self: Any, spent: int) -> None:
+    _says(self, [spent])
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@app.task(bind=True)
+def costs_too_late(self: Any, spent: int) -> None:
+    _says(self, [spent])

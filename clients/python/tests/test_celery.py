@@ -8,6 +8,7 @@ import select
 import signal
 import types
 import unittest
+from collections.abc import Callable
 from typing import Any
 
 import celery
@@ -16,7 +17,8 @@ from celery.exceptions import TaskRevokedError
 from kombu import Connection, Exchange, Queue
 
 from celery_world import PATIENCE, URL, Worker, until
-from pqbridge import EmptyError, kombu_celery, sync
+import pqbridge.kombu
+from pqbridge import EmptyError, kombu_celery, kombu_spent, sync
 from pqbridge.kombu_channel import queue_name
 from world import fresh
 
@@ -169,6 +171,54 @@ class Celery(unittest.TestCase):
         dead = self.client.queue("tasks-dead").pop(wait=PATIENCE)
         self.assertIn(name, dead.text)
         self.assertEqual((self.times(name), dead.dead and dead.dead.reason), (1, "rejected"))
+
+    def costly(self, *options: str) -> tuple[str, Callable[[int, int], None]]:
+        """A queue whose cost has a rate, with a worker; and a function that waits until its deliveries have cost this."""
+        queue = self.alone()
+        self.client.queue(queue).configure({"cost_rate": "1000000/24h", "max_deliveries": 1})
+        worker = Worker(*options, queues=queue, concurrency=1)
+        self.addCleanup(worker.stop)
+
+        def cost(reserved: int, spent: int) -> None:
+            until(f"{reserved} are reserved, {spent} spent", lambda: self.info(queue).get("cost") == {"reserved": reserved, "spent": spent})
+
+        return queue, cost
+
+    def test_cost(self) -> None:
+        """It is said before the task ends, so the worker knows it, in each kind of pool."""
+        for pool in ("prefork", "threads", "solo"):
+            with self.subTest(pool):
+                queue, cost = self.costly("-P", pool)
+                send = {"queue": queue, "headers": {"PQ-Cost": 50}}
+                self.assertEqual(tasks.costs.apply_async((10, 30), **send).get(timeout=PATIENCE), 50)
+                cost(50, 30)
+                self.assertIsNone(tasks.costs.apply_async((3,), queue=queue).get(timeout=PATIENCE))
+                cost(51, 33)
+                tasks.costs.apply_async((), **send).get(timeout=PATIENCE)
+                cost(101, 83)
+                with self.assertRaisesRegex(ValueError, "no sum"):
+                    tasks.costs.apply_async((0,), {"fails": True}, **send).get(timeout=PATIENCE)
+                cost(151, 83)
+
+    def test_cost_of_a_retry_and_of_a_process_that_dies(self) -> None:
+        queue, cost = self.costly()
+        send = {"queue": queue, "headers": {"PQ-Cost": 50}}
+        self.assertEqual(tasks.costs_again.apply_async((5,), **send).get(timeout=PATIENCE), 50)
+        cost(100, 11)
+        tasks.costs_and_dies.apply_async((90,), **send)
+        cost(150, 101)
+
+    def test_cost_that_nobody_can_say(self) -> None:
+        with self.assertRaisesRegex(RuntimeError, "costs_too_late is acknowledged before it runs.*expected acks_late=True"):
+            tasks.costs_too_late.delay(1).get(timeout=PATIENCE)
+        with self.assertRaisesRegex(RuntimeError, "no task runs here"):
+            pqbridge.kombu.spent(1)
+        with self.assertRaisesRegex(ValueError, "the cost is -1: expected an integer from 0 to 1000000"):
+            tasks.costs.delay(-1).get(timeout=PATIENCE)
+        with self.assertRaisesRegex(ValueError, "cost is 0: expected an integer from 1 to 1000000"):
+            tasks.costs.apply_async((), headers={"PQ-Cost": 0})
+        self.assertIsNone(tasks.costs(30))
+        self.assertIsNone(tasks.costs_too_late.apply((30,)).get())
 
     def test_expires(self) -> None:
         queue = self.alone()
@@ -436,13 +486,38 @@ class Kombu(unittest.TestCase):
             message = connection.SimpleQueue(name).get(timeout=PATIENCE)
             message.ack()
 
+    def test_another_process_says_the_cost(self) -> None:
+        """It is known when the item is settled, also if nothing has read it before; and with the next extension, if the worker listens."""
+        queue = self.client.queue(fresh())
+        queue.configure({"cost_rate": "1000/24h"})
+        connection = Connection(app.conf.broker_url, transport_options={"lease": 6})
+        self.addCleanup(connection.release)
+        simple = connection.SimpleQueue(queue.name)
+        for _ in range(2):
+            simple.put("x", headers={"PQ-Cost": 50})
+        message = simple.get(timeout=PATIENCE)
+        kombu_spent.begin()
+        self.addCleanup(setattr, kombu_spent, "_pipe", None)
+        pipe = kombu_spent._pipe
+        assert pipe is not None
+        pipe.say(message.delivery_tag, 20)
+        pipe.say(message.delivery_tag, 10)
+        message.ack()
+        until("it has cost 10", lambda: queue.info().get("cost") == {"reserved": 50, "spent": 10})
+        message = simple.get(timeout=PATIENCE)
+        kombu_spent.listen(simple.channel._intake)
+        pipe.say(message.delivery_tag, 90)
+        until("more is reserved", lambda: (queue.info().get("cost_tokens") or 1000) < 910)
+        message.ack()
+        until("it has cost 90", lambda: queue.info().get("cost") == {"reserved": 140, "spent": 100})
+
     def test_other_brokers_keep_their_defaults(self) -> None:
         for url, own, expected in (("redis://", None, 4), (app.conf.broker_url, None, 1), (app.conf.broker_url, 7, 7)):
             other = celery.Celery(fresh(), broker=url, set_as_current=False)
             if own:
                 other.conf.worker_prefetch_multiplier = own
             worker = types.SimpleNamespace(app=other, prefetch_multiplier=other.conf.worker_prefetch_multiplier)
-            kombu_celery._one_each(worker)
+            kombu_celery._begin(worker)
             self.assertEqual(worker.prefetch_multiplier, expected)
 
     def test_names(self) -> None:
