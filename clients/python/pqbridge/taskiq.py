@@ -62,12 +62,11 @@ class Broker(AsyncBroker):
 
     async def kick(self, message: BrokerMessage) -> None:
         labels = message.labels
-        again = int(labels.get("_retries") or 0)  # a retry has the id of its task
         delay = labels.get("delay")
         await self.client.queue(self._name).push(
             message.message,
             priority=-int(labels.get("priority") or 0),
-            msg_id=f"{message.task_id} {again}" if again else message.task_id,
+            msg_id=_attempt(message.task_id, labels),
             delay=_duration(delay) if delay else None,
             ttl=_duration(labels["ttl"]) if labels.get("ttl") else None,
         )
@@ -87,6 +86,12 @@ async def _acknowledge(intake: Intake, item: Item) -> None:
     done = intake.settle(item.ack_subject, Item.ack)
     if done is not None:
         await asyncio.shield(done)
+
+
+def _attempt(task: str, labels: dict[str, Any]) -> str:
+    """The id of a message. A task that is retried, or requeued by its context, keeps its id, and is a message of its own."""
+    again, requeued = (int(labels.get(name) or 0) for name in ("_retries", "X-Taskiq-requeue"))
+    return task + (f" {again}" if again else "") + (f" requeued {requeued}" if requeued else "")
 
 
 def _duration(label: Any) -> Duration:

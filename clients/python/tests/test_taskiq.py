@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Annotated
 
-from taskiq import SimpleRetryMiddleware
+from taskiq import Context, SimpleRetryMiddleware, TaskiqDepends
 from taskiq.api import run_receiver_task
 from taskiq.brokers.inmemory_broker import InmemoryResultBackend
 
@@ -49,10 +50,10 @@ class Taskiq(TestCase):
         self.addCleanup(worker.cancel)
         return worker
 
-    async def send(self, task: str, name: str, **labels: object) -> None:
+    async def send(self, task: str, *args: object, **labels: object) -> None:
         from taskiq.kicker import AsyncKicker
 
-        await AsyncKicker(task, self.broker, dict(labels)).kiq(name)  # type: ignore[call-overload]
+        await AsyncKicker(task, self.broker, dict(labels)).kiq(*args)  # type: ignore[call-overload]
 
     async def left(self) -> int:
         info = await self.pq.info()
@@ -90,6 +91,18 @@ class Taskiq(TestCase):
         await self.send("fail", "again", retry_on_error=True, max_retries=3)
         await self.until("it is done", self.empty)
         self.assertEqual(self.started, ["again"] * 3)
+
+    async def test_requeued(self) -> None:
+        @self.broker.task(task_name="requeue")
+        async def requeue(context: Annotated[Context, TaskiqDepends()]) -> None:
+            self.started.append("requeue")
+            if len(self.started) < 3:
+                await context.requeue()
+
+        self.work(self.broker)
+        await self.send("requeue")
+        await self.until("it has run three times", lambda: len(self.started) == 3)
+        await self.until("it is done", self.empty)
 
     async def test_a_worker_ends(self) -> None:
         first = await self.another()
