@@ -91,6 +91,9 @@ class Intake:
         """From here on the lease is extended until the item is settled."""
         self._held[item.ack_subject] = item, self._keep(item)
 
+    def held(self) -> list[Item]:
+        return [item for item, _ in list(self._held.values())]  # also for a thread that is not the loop's
+
     def spent(self, tag: str, cost: int) -> None:
         """Of an item that is held: what its delivery has really cost so far."""
         if tag in self._held:

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from taskiq import AckableMessage, AsyncBroker, BrokerMessage
+from taskiq import AckableMessage, AsyncBroker, BrokerMessage, Context, TaskiqMessage
 
 from .client import Client, connect
 from .duration import Duration, seconds
@@ -16,16 +16,17 @@ from .item import Item
 from .options import ConnectOptions
 from .supply import DEFAULT_LEASE
 from .taking import LONGEST_LEASE
+from .values import MOST_COST, count
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-__all__ = ["Broker"]
+__all__ = ["Broker", "spent"]
 
 
 class Broker(AsyncBroker):
     """Tasks are items of a queue. A task's labels say more of it: priority, of which higher ones are first, as
-    on RabbitMQ; delay and ttl, durations.
+    on RabbitMQ; delay and ttl, durations; cost, of each delivery: see also spent.
 
     A worker leases a task and extends the lease until taskiq acknowledges it; lease: for how long a worker
     that has died keeps its tasks. Other arguments are those of pqbridge.connect."""
@@ -69,6 +70,7 @@ class Broker(AsyncBroker):
             msg_id=_attempt(message.task_id, labels),
             delay=_duration(delay) if delay else None,
             ttl=_duration(labels["ttl"]) if labels.get("ttl") else None,
+            cost=int(labels["cost"]) if labels.get("cost") is not None else None,
         )
 
     async def listen(self) -> AsyncGenerator[AckableMessage, None]:
@@ -80,6 +82,36 @@ class Broker(AsyncBroker):
             item = await arrived.get()
             yield AckableMessage(data=item.data, ack=partial(_acknowledge, intake, item))
             intake.seen()  # taskiq asks for another one when it has room for it
+
+
+    @property
+    def listens(self) -> bool:
+        return bool(self._intakes)
+
+    def held(self, message: TaskiqMessage) -> Item | None:
+        """The item of a task that runs here, until it is acknowledged."""
+        for intake in self._intakes:
+            for item in intake.held():
+                try:
+                    task = self.formatter.loads(message=item.data)
+                except Exception:
+                    continue  # it is no task
+                if _attempt(task.task_id, task.labels) == _attempt(message.task_id, message.labels):
+                    return item
+        return None
+
+
+def spent(context: Context, cost: int) -> None:
+    """Says in a task what this delivery has really cost so far, 0 to 1,000,000, where the label cost was a guess: see
+    pqbridge.Item.spent. context: that of the task, which TaskiqDepends() has. With another broker it does nothing."""
+    count(cost, "the cost", MOST_COST, 0)
+    if not isinstance(context.broker, Broker):
+        return
+    item = context.broker.held(context.message)
+    if item is not None:
+        item.spent(cost)
+    elif context.broker.listens:
+        raise RuntimeError(f"the task {context.message.task_name} is acknowledged, and cannot say what it has cost: expected ack_type when_executed or when_saved")
 
 
 async def _acknowledge(intake: Intake, item: Item) -> None:

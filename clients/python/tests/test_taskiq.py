@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated
 
-from taskiq import Context, SimpleRetryMiddleware, TaskiqDepends
+from taskiq import Context, InMemoryBroker, SimpleRetryMiddleware, TaskiqDepends
 from taskiq.api import run_receiver_task
 from taskiq.brokers.inmemory_broker import InmemoryResultBackend
+from taskiq.exceptions import SendTaskError
+from taskiq.kicker import AsyncKicker
 
-from pqbridge.taskiq import Broker
+from pqbridge.taskiq import Broker, spent
 from world import PATIENCE, SLOW, URL, TestCase, fresh
 
 
@@ -51,8 +53,6 @@ class Taskiq(TestCase):
         return worker
 
     async def send(self, task: str, *args: object, **labels: object) -> None:
-        from taskiq.kicker import AsyncKicker
-
         await AsyncKicker(task, self.broker, dict(labels)).kiq(*args)  # type: ignore[call-overload]
 
     async def left(self) -> int:
@@ -91,6 +91,83 @@ class Taskiq(TestCase):
         await self.send("fail", "again", retry_on_error=True, max_retries=3)
         await self.until("it is done", self.empty)
         self.assertEqual(self.started, ["again"] * 3)
+
+    async def test_cost(self) -> None:
+        """A label says it, and the task what it has really cost: in the loop or in a thread, however it ends, each attempt for itself."""
+        await self.pq.configure({"cost_rate": "1000000/24h"})
+
+        @self.broker.task(task_name="costs")
+        async def costs(cost: int, context: Annotated[Context, TaskiqDepends()]) -> None:
+            spent(context, cost + 1)
+            spent(context, cost)
+
+        @self.broker.task(task_name="in a thread")
+        def in_a_thread(cost: int, context: Annotated[Context, TaskiqDepends()]) -> None:
+            spent(context, cost)
+
+        @self.broker.task(task_name="costs again", retry_on_error=True)
+        async def costs_again(context: Annotated[Context, TaskiqDepends()]) -> None:
+            again = int(context.message.labels.get("_retries") or 0)
+            spent(context, 5 + again)
+            if not again:
+                raise ValueError
+
+        @self.broker.task(task_name="together")
+        async def together(cost: int, context: Annotated[Context, TaskiqDepends()]) -> None:
+            self.started.append("together")
+            if len(self.started) == 2:
+                self.gate.set()
+            await self.gate.wait()
+            spent(context, cost)
+
+        async def cost(reserved: int, spent: int) -> None:
+            async def is_so() -> bool:
+                return (await self.pq.info()).get("cost") == {"reserved": reserved, "spent": spent}
+
+            await self.until(f"{reserved} are reserved, {spent} spent", is_so)
+
+        await self.pq.push("it is no task")
+        strange = await self.pq.pop(lease=PATIENCE)
+        self.work(self.broker)
+        await self.until("it listens", lambda: self.broker.listens)
+        self.broker._intakes[0].hold(strange)
+        await self.send("costs", 30, cost=50)
+        await self.send("in a thread", 90, cost="50")
+        await cost(100, 120)
+        await self.send("note", "nothing", cost=50)
+        await cost(150, 170)
+        await self.send("costs again", cost=50, retry_on_error=True)
+        await cost(250, 181)
+        self.started.clear()
+        for again in range(2):  # both at once
+            await AsyncKicker("together", self.broker, {"cost": 50, "_retries": again}).with_task_id("same").kiq(1 + again)  # type: ignore[call-overload]
+        await cost(350, 184)
+        with self.assertRaises(SendTaskError) as refused:
+            await self.send("note", "nothing", cost=0)
+        self.assertIn("cost is 0: expected an integer from 1 to 1000000", str(refused.exception.__cause__))
+
+    async def test_cost_that_nobody_can_say(self) -> None:
+        said: list[str] = []
+
+        async def costs(cost: int, context: Annotated[Context, TaskiqDepends()]) -> None:
+            try:
+                spent(context, cost)
+                said.append("nothing")
+            except (RuntimeError, ValueError) as err:
+                said.append(str(err))
+
+        self.broker.register_task(costs, task_name="costs")
+        self.work(self.broker)
+        await self.send("costs", 30, ack_type="when_received")
+        await self.until("it has run", lambda: said)
+        await self.send("costs", -1)
+        await self.until("the other one has run", lambda: len(said) == 2)
+        other = InMemoryBroker()
+        other.register_task(costs, task_name="costs")
+        await AsyncKicker("costs", other, {}).kiq(30)  # type: ignore[call-overload]
+        await self.until("it has run with another broker", lambda: len(said) == 3)
+        self.assertIn("the task costs is acknowledged, and cannot say what it has cost: expected ack_type", said[0])
+        self.assertEqual(said[1:], ["the cost is -1: expected an integer from 0 to 1000000", "nothing"])
 
     async def test_requeued(self) -> None:
         @self.broker.task(task_name="requeue")
