@@ -78,11 +78,12 @@ func terminateWord(reason string) string { return protocol.SettleTerminate + " "
 
 // Spent says what this delivery has really cost so far, from 0 on, where its [Cost] was a guess. The message that ends the lease says so
 // to the queue, which corrects what it has reserved, to either side. An extension before that reserves more if it has to, so
-// that the truth is not lost with the worker.
+// that the truth is not lost with the worker. A delivery costs 1,000,000 at most: more counts as that, less than 0 as 0, since the work is
+// done all the same.
 func (i *Item) Spent(cost int64) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.spent = strconv.FormatInt(cost, 10)
+	i.spent = strconv.FormatInt(min(max(cost, 0), maxCost), 10)
 }
 
 // cost is what the delivery has really cost, "" if that is not known.

@@ -81,6 +81,7 @@ var rowChecks = map[string]rowCheck{
 	layout.SpaceClass:     foundFairTag,
 	layout.SpaceWeight:    foundWeight,
 	layout.SpaceOwed:      foundOwed,
+	layout.SpaceTag:       foundFairTag,
 	layout.SpaceMsgID:     foundMsgID,
 	layout.SpacePopID:     foundPopID,
 	layout.SpacePopItem:   foundPopItem,

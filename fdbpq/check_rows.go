@@ -186,7 +186,7 @@ func foundOwed(w *walk, r *foundRow) error {
 	return nil
 }
 
-// foundFairTag checks a tag, or the virtual time of a class.
+// foundFairTag checks a tag, of a key or of the items without one, or the virtual time of a class.
 func foundFairTag(w *walk, r *foundRow) error {
 	if _, _, err := r.fairClass(); err != nil {
 		return err

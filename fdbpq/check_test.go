@@ -37,12 +37,13 @@ func (f *fixture) furnish() {
 	f.lease("t", fdbpq.Min, 4, time.Hour)
 	f.push("t", fdbpq.NewItem{Key: "late"})
 	f.configure("y", `{"fair":"priority"}`)
-	f.keyed("y", "a", 0, 2)
+	f.keyed("y", "a", 0, 3)
 	costly := f.leaseOne("y", time.Hour).Lease
 	costly.Spent = new(int64(5))
 	if err := f.ack(*costly); err != nil {
 		f.Fatal(err)
 	}
+	f.leaseOne("y", time.Hour)
 	f.configure("u", `{"key_order":true}`)
 	f.keyed("u", "fenced", 0, 1)
 	f.leaseOne("u", time.Hour)
@@ -181,6 +182,7 @@ func TestCheckFindsDamage(t *testing.T) {
 		{"what a key owes outlives its items", first("fo"), func(tx kv.Tx, row kv.Pair) {
 			tx.Set(append(row.Key[:len(row.Key)-2], "gone\x00"...), row.Value)
 		}, "owes turns, and has no ready items"},
+		{"a tag of a key is unreadable", first("ft"), func(tx kv.Tx, row kv.Pair) { tx.Set(row.Key, nil) }, "a tag of 0 bytes"},
 		{"a key that waits for a token has no row", first("kw"), remove, "pops do not find the key"},
 		{"a row of a key that waits is unreadable", first("kw"), func(tx kv.Tx, row kv.Pair) { tx.Set(row.Key[:len(row.Key)-3], nil) }, "a key that waits"},
 		{"tokens of a key are unreadable", first("kt"), spoil, "damaged tokens"},

@@ -185,16 +185,31 @@ func (f fairIndex) owe(key string, by int64) error {
 	return nil
 }
 
-// forgive clears what a key owes that has no ready item any more.
-func (f fairIndex) forgive(key string) {
+// forgive clears what a key owes that has no ready item any more, and its tag in the class of the item that went.
+func (f fairIndex) forgive(key string, last layout.Place) {
 	if f.state.fairCosts {
 		f.tx.Clear(f.owedRow(key))
 		f.tx.Clear(f.goneRow(key))
+		f.tx.Clear(f.tagRow(f.state.config.Fair.class(last.Priority), key))
 	}
 }
 
 // goneRow never exists. Who clears what a key owes clears it, too, and who adds to that depends on it.
 func (f fairIndex) goneRow(key string) []byte { return append(f.owedRow(key), 0) }
+
+// Where costs differ, a key that was served has a row with its tag besides (layout.SpaceTag): a row with tag 0 of such a key, which is
+// written for an item that goes before the others, or when the key may have more again, changes nothing about its turn. These rows go
+// with the virtual time of the class.
+
+func (f fairIndex) tagRow(class int64, key string) []byte {
+	return tuple.AppendBytes(f.classPrefix(layout.SpaceTag, class), []byte(key))
+}
+
+// tag is that of a key that was served in the class, 0 if it is not known.
+func (f fairIndex) tag(class int64, key string) (int64, error) {
+	row, err := f.snapshot.Get(f.tagRow(class, key))
+	return int64(kv.DecodeInteger(row)), err
+}
 
 // weightOf is the share of a key: what is set for it, or what a push said.
 func (f fairIndex) weightOf(r kv.Reader, key string, k *KeySettings) (int64, error) {
@@ -227,7 +242,7 @@ func (f fairIndex) leave() {
 }
 
 func (f fairIndex) clearOrder() {
-	for _, space := range []string{layout.SpaceFairKey, layout.SpaceUnnamed, layout.SpaceClass} {
+	for _, space := range []string{layout.SpaceFairKey, layout.SpaceUnnamed, layout.SpaceClass, layout.SpaceTag} {
 		f.tx.ClearRange(tuple.Range(f.prefixOf(space)))
 	}
 }

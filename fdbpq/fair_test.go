@@ -94,7 +94,7 @@ func TestHotKey(t *testing.T) {
 		}
 		f.fill("q", *flagHot, fdbpq.NewItem{Key: "hot", Payload: []byte("hot")})
 		for i := range small {
-			f.fill("q", each, fdbpq.NewItem{Key: fmt.Sprint("small", i), Payload: []byte("small"), Weight: 1})
+			f.fill("q", each, fdbpq.NewItem{Key: fmt.Sprint("small", i), Payload: []byte("small"), Weight: 1, Cost: 2})
 		}
 		taken := f.popped("q", each*(small+1))
 		if n := count(taken, "small"); n != small*each {
@@ -104,7 +104,7 @@ func TestHotKey(t *testing.T) {
 			popped := f.pop("q", fdbpq.Min, fdbpq.MaxBatch)
 			more = len(popped.Items) > 0 || popped.More
 		}
-		for _, space := range []string{"fk", "fu", "fc", "fw", "kh"} {
+		for _, space := range []string{"fk", "fu", "fc", "fw", "fo", "ft", "kh"} {
 			if n := len(f.rows(space)); n > 0 {
 				t.Errorf("%d rows are left in %q", n, space)
 			}

@@ -2,7 +2,10 @@ package fdbpq_test
 
 import (
 	"fmt"
+	"maps"
 	"math"
+	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -74,6 +77,60 @@ func TestTurnsByCost(t *testing.T) {
 				}
 				for key, of := range keys {
 					if got, want := spent[key]/all, float64(max(1, of.weight))/weights; math.Abs(got-want) > .05*want {
+						t.Errorf("the key %q had %.3f of the cost, expected %.3f", key, got, want)
+					}
+				}
+				f.sound()
+			})
+		})
+	}
+}
+
+// However often the place of a key is looked at anew, for an urgent item, or because the key may have more again, its turns are those that
+// it has not had.
+func TestTurnsByCostOfKeysThatChange(t *testing.T) {
+	t.Parallel()
+	for _, config := range []string{
+		`{"fair":"0"}`, `{"fair":"0","key_limit":2}`, `{"fair":"0","key_limit":3,"key_cost_rate":"1000000/1s"}`, `{"fair":"0","cost_rate":"2880/1s"}`,
+	} {
+		t.Run(config, func(t *testing.T) {
+			t.Parallel()
+			eachEngine(t, func(t *testing.T, open func() kv.DB) {
+				seed := rand.Uint64()
+				t.Logf("seed %d", seed)
+				rng := rand.New(rand.NewPCG(seed, 0))
+				f := openFixture(t, open)
+				f.configure("q", config)
+				f.setKey("q", "gold", `{"weight":3}`)
+				most, spent, all := map[string]int64{"gold": 300, "silver": 300, "bulk": 1500}, make(map[string]float64), 0.0
+				push := func(key string) {
+					f.push("q", fdbpq.NewItem{Key: key, Cost: most[key], Priority: min(rng.Int64N(10), 1), HasPriority: true})
+				}
+				for _, key := range slices.Sorted(maps.Keys(most)) {
+					for range 20 {
+						push(key)
+					}
+				}
+				for flying := []fdbpq.Item{}; all < 500_000; {
+					popped := f.lease("q", fdbpq.Min, 1, time.Hour)
+					if flying = append(flying, popped.Items...); len(popped.Items) == 0 {
+						f.clock.advance(max(popped.Retry, time.Millisecond))
+					}
+					if len(flying) < 2 {
+						continue
+					}
+					item := flying[0]
+					flying = flying[1:]
+					item.Lease.Spent = new(1 + rng.Int64N(most[item.Key]))
+					spent[item.Key] += float64(*item.Lease.Spent)
+					all += float64(*item.Lease.Spent)
+					if err := f.ack(*item.Lease); err != nil {
+						t.Fatal(err)
+					}
+					push(item.Key)
+				}
+				for key, want := range map[string]float64{"gold": .6, "silver": .2, "bulk": .2} {
+					if got := spent[key] / all; math.Abs(got-want) > .05*want {
 						t.Errorf("the key %q had %.3f of the cost, expected %.3f", key, got, want)
 					}
 				}

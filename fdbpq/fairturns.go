@@ -31,6 +31,8 @@ type fairKey struct {
 	place  fairPlace
 	weight int64
 	debt   debt
+	served bool    // in the class where it stands
+	left   []int64 // classes in which it stood before, in this selection
 }
 
 // debt is what a key owes. A turn costs nothing at least, so what is owed to a key may last for several turns.
@@ -83,7 +85,7 @@ func (t *fairTurns) prefetch(places []fairPlace) {
 		if t.prefetchKey(at.key); t.remove && t.visited[at.key] == nil {
 			t.tx.Prefetch(t.fairIndex.weightRow(at.key))
 			if t.state.fairCosts {
-				t.tx.Prefetch(t.fairIndex.owedRow(at.key))
+				t.tx.Prefetch(t.fairIndex.owedRow(at.key), t.fairIndex.tagRow(at.class, at.key))
 			}
 		}
 	}
@@ -214,6 +216,14 @@ func (t *fairTurns) comes(f *fairKey, class int64) error {
 	}
 	cost := int64(1)
 	if t.state.fairCosts {
+		tag, err := t.fairIndex.tag(class, f.key)
+		if err != nil {
+			return err
+		}
+		if tag > c.virtual {
+			f.place = fairPlace{class: class, tag: tag, key: f.key}
+			return nil
+		}
 		row, err := t.snapshot.Get(t.queueRows.key(layout.SpaceKeyed, f.at))
 		if err != nil {
 			return err
@@ -301,15 +311,16 @@ func (t *fairTurns) take(f *fairKey) (done bool, err error) {
 	if t.remove {
 		t.keys.of(f.key).placed = true
 	}
+	if served {
+		f.place.tag += tagsOf(f.debt.with(t.basket.cost()), f.weight)
+		f.served = true
+	}
 	if !f.ready {
 		return done, nil
 	}
-	class := t.state.config.Fair.class(f.at.Priority)
-	switch {
-	case class != f.place.class:
+	if class := t.state.config.Fair.class(f.at.Priority); class != f.place.class {
+		f.left, f.served = append(f.left, f.place.class), false
 		err = t.comes(f, class)
-	case served:
-		f.place.tag += tagsOf(f.debt.with(t.basket.cost()), f.weight)
 	}
 	t.moved = append(t.moved, f)
 	return done, err
@@ -353,6 +364,9 @@ func (t *fairTurns) write() error {
 	for p := range stand {
 		t.tx.Set(t.fairIndex.row(p), nil)
 	}
+	if t.state.fairCosts {
+		t.writeCosts()
+	}
 	end := int64(0)
 	for class, c := range t.classes {
 		if err := t.writeClass(class, c); err != nil {
@@ -360,20 +374,29 @@ func (t *fairTurns) write() error {
 		}
 		end = max(end, c.virtual, c.unnamed)
 	}
-	for _, f := range t.placed {
-		t.settle(f.key, f.debt)
-	}
-	if t.unnamed != nil {
-		t.settle("", *t.unnamed)
-	}
 	if end > tagsEnd {
 		return t.fairIndex.again()
 	}
 	return nil
 }
 
-// settle takes off what a key has paid of what it owes.
-func (t *fairTurns) settle(key string, d debt) {
+// writeCosts writes the tags of the keys that were served, and takes off what keys have paid of what they owe.
+func (t *fairTurns) writeCosts() {
+	for _, f := range t.placed {
+		for _, class := range f.left {
+			t.tx.Clear(t.fairIndex.tagRow(class, f.key))
+		}
+		if f.served {
+			t.tx.Set(t.fairIndex.tagRow(f.place.class, f.key), kv.EncodeInteger(uint64(f.place.tag)))
+		}
+		t.pays(f.key, f.debt)
+	}
+	if t.unnamed != nil {
+		t.pays("", *t.unnamed)
+	}
+}
+
+func (t *fairTurns) pays(key string, d debt) {
 	if d.paid != 0 {
 		t.tx.Add(t.fairIndex.owedRow(key), -d.paid)
 	}
@@ -389,6 +412,9 @@ func (t *fairTurns) writeClass(class int64, c *classTime) error {
 		}
 		if !others {
 			c.virtual = 0
+		}
+		if !others && t.state.fairCosts {
+			t.tx.ClearRange(tuple.Range(t.fairIndex.classPrefix(layout.SpaceTag, class)))
 		}
 	}
 	for i, row := range [][]byte{t.fairIndex.classPrefix(layout.SpaceClass, class), t.fairIndex.classPrefix(layout.SpaceUnnamed, class)} {

@@ -113,6 +113,7 @@ const (
 	SpaceClass    = "fc"
 	SpaceWeight   = "fw"
 	SpaceOwed     = "fo"
+	SpaceTag      = "ft"
 	SpaceFence    = "m"
 	SpaceMsgID    = "u"
 	SpacePopID    = "p"
@@ -288,6 +289,7 @@ var RowKinds = [...]RowKind{
 	{SpaceClass, OfGeneration},
 	{SpaceWeight, OfGeneration},
 	{SpaceOwed, OfGeneration},
+	{SpaceTag, OfGeneration},
 	{SpaceMsgID, UntilDelete},
 	{SpacePopID, UntilDelete},
 	{SpacePopItem, UntilDelete},
