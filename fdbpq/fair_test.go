@@ -92,7 +92,7 @@ func TestHotKey(t *testing.T) {
 		if *flagHot > 10_000 {
 			small, each = 999, 10
 		}
-		f.fill("q", *flagHot, fdbpq.NewItem{Key: "hot", Payload: []byte("hot")})
+		f.fill("q", *flagHot, fdbpq.NewItem{Key: "hot", Payload: []byte("hot"), Cost: 2})
 		for i := range small {
 			f.fill("q", each, fdbpq.NewItem{Key: fmt.Sprint("small", i), Payload: []byte("small"), Weight: 1, Cost: 2})
 		}
