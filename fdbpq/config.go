@@ -215,6 +215,7 @@ func prepareFair(qtx *queueTx, next *queueState) error {
 		qtx.fairIndex.leave()
 		next.fairOrder++
 		next.fairBuilt = next.config.Fair != "" && !next.keyed
+		next.fairTags = next.fairTags || next.config.Fair != "" && next.keysSet > 0
 	}
 	return nil
 }

@@ -174,20 +174,13 @@ func (f fairIndex) owe(key string, by int64) error {
 		}
 		f.tx.Conflict(f.goneRow(key))
 	}
-	if !f.state.fairCosts {
-		next := *f.state
-		next.fairCosts = true
-		if err := f.writeState(&next); err != nil {
-			return err
-		}
-	}
 	f.tx.Add(f.owedRow(key), by)
-	return nil
+	return f.keepTags()
 }
 
 // forgive clears what a key owes that has no ready item any more, and its tag in the class of the item that went.
 func (f fairIndex) forgive(key string, last layout.Place) {
-	if f.state.fairCosts {
+	if f.state.fairTags {
 		f.tx.Clear(f.owedRow(key))
 		f.tx.Clear(f.goneRow(key))
 		f.tx.Clear(f.tagRow(f.state.config.Fair.class(last.Priority), key))
@@ -197,15 +190,26 @@ func (f fairIndex) forgive(key string, last layout.Place) {
 // goneRow never exists. Who clears what a key owes clears it, too, and who adds to that depends on it.
 func (f fairIndex) goneRow(key string) []byte { return append(f.owedRow(key), 0) }
 
-// Where costs differ, a key that was served has a row with its tag besides (layout.SpaceTag): a row with tag 0 of such a key, which is
-// written for an item that goes before the others, or when the key may have more again, changes nothing about its turn. These rows go
-// with the virtual time of the class.
+// Where costs or weights differ, a key has a row with its tag besides (layout.SpaceTag), and pops clear all other rows of the key in the
+// order: a row with tag 0, which is written for an item that goes before the others, or when the key may have more again, gives it no other
+// turn, and no second one. These rows go with the virtual time of the class. Where all weigh and cost the same, what such a row adds
+// falls together with the row that was there.
 
 func (f fairIndex) tagRow(class int64, key string) []byte {
 	return tuple.AppendBytes(f.classPrefix(layout.SpaceTag, class), []byte(key))
 }
 
-// tag is that of a key that was served in the class, 0 if it is not known.
+// keepTags has keys that take turns have rows with their tags from now on.
+func (f fairIndex) keepTags() error {
+	if f.state.fairTags {
+		return nil
+	}
+	next := *f.state
+	next.fairTags = true
+	return f.writeState(&next)
+}
+
+// tag is that of a key in a class, 0 if it is not known.
 func (f fairIndex) tag(class int64, key string) (int64, error) {
 	row, err := f.snapshot.Get(f.tagRow(class, key))
 	return int64(kv.DecodeInteger(row)), err

@@ -31,7 +31,7 @@ type fairKey struct {
 	place  fairPlace
 	weight int64
 	debt   debt
-	served bool    // in the class where it stands
+	stood  int64   // its tag, by its row
 	left   []int64 // classes in which it stood before, in this selection
 }
 
@@ -84,7 +84,7 @@ func (t *fairTurns) prefetch(places []fairPlace) {
 	for _, at := range places {
 		if t.prefetchKey(at.key); t.remove && t.visited[at.key] == nil {
 			t.tx.Prefetch(t.fairIndex.weightRow(at.key))
-			if t.state.fairCosts {
+			if t.state.fairTags {
 				t.tx.Prefetch(t.fairIndex.owedRow(at.key), t.fairIndex.tagRow(at.class, at.key))
 			}
 		}
@@ -191,15 +191,13 @@ func (t *fairTurns) moveTo(next *turn, at fairPlace) error {
 		return err
 	}
 	f := &fairKey{turn: next, place: at, weight: weight}
-	if t.state.fairCosts {
+	if t.state.fairTags {
 		if f.debt.owed, err = t.fairIndex.owed(next.key); err != nil {
 			return err
 		}
 	}
-	if class := t.state.config.Fair.class(next.at.Priority); at.tag == 0 || at.class != class {
-		if err = t.comes(f, class); err != nil {
-			return err
-		}
+	if err := t.stand(f, t.state.config.Fair.class(next.at.Priority)); err != nil {
+		return err
 	}
 	t.placed = append(t.placed, f)
 	if t.moved = append(t.moved, f); len(t.moved) <= t.limit {
@@ -208,22 +206,28 @@ func (t *fairTurns) moveTo(next *turn, at fairPlace) error {
 	return nil
 }
 
-// comes places a key that had no next item in its class.
-func (t *fairTurns) comes(f *fairKey, class int64) error {
+// stand places a key in a class: where it stands already, or as a key that comes. The row by which the pop has found it may say neither.
+func (t *fairTurns) stand(f *fairKey, class int64) (err error) {
 	c, err := t.class(class)
 	if err != nil {
 		return err
 	}
-	cost := int64(1)
-	if t.state.fairCosts {
-		tag, err := t.fairIndex.tag(class, f.key)
-		if err != nil {
+	f.stood = 0
+	if t.state.fairTags {
+		if f.stood, err = t.fairIndex.tag(class, f.key); err != nil {
 			return err
 		}
-		if tag > c.virtual {
-			f.place = fairPlace{class: class, tag: tag, key: f.key}
-			return nil
-		}
+	}
+	there := f.place.tag != 0 && f.place.class == class
+	switch {
+	case there && (f.stood == 0 || f.stood == f.place.tag):
+		return nil
+	case f.stood != 0 && f.stood >= c.virtual:
+		f.place = fairPlace{class: class, tag: f.stood, key: f.key}
+		return nil
+	}
+	cost := int64(1)
+	if t.state.fairTags {
 		row, err := t.snapshot.Get(t.queueRows.key(layout.SpaceKeyed, f.at))
 		if err != nil {
 			return err
@@ -254,7 +258,7 @@ func (t *fairTurns) placeOfUnnamed(item *entry) (fairPlace, error) {
 	}
 	if c.unnamed == 0 {
 		cost := int64(1)
-		if t.state.fairCosts {
+		if t.state.fairTags {
 			if cost, err = costIn(layout.SpaceReady, *item); err != nil {
 				return fairPlace{}, err
 			}
@@ -272,7 +276,7 @@ func (t *fairTurns) placeOfUnnamed(item *entry) (fairPlace, error) {
 func (t *fairTurns) unnamedDebt() (_ *debt, err error) {
 	if t.unnamed == nil {
 		t.unnamed = new(debt)
-		if t.state.fairCosts {
+		if t.state.fairTags {
 			t.unnamed.owed, err = t.fairIndex.owed("")
 		}
 	}
@@ -313,14 +317,13 @@ func (t *fairTurns) take(f *fairKey) (done bool, err error) {
 	}
 	if served {
 		f.place.tag += tagsOf(f.debt.with(t.basket.cost()), f.weight)
-		f.served = true
 	}
 	if !f.ready {
 		return done, nil
 	}
 	if class := t.state.config.Fair.class(f.at.Priority); class != f.place.class {
-		f.left, f.served = append(f.left, f.place.class), false
-		err = t.comes(f, class)
+		f.left = append(f.left, f.place.class)
+		err = t.stand(f, class)
 	}
 	t.moved = append(t.moved, f)
 	return done, err
@@ -364,7 +367,7 @@ func (t *fairTurns) write() error {
 	for p := range stand {
 		t.tx.Set(t.fairIndex.row(p), nil)
 	}
-	if t.state.fairCosts {
+	if t.state.fairTags {
 		t.writeCosts()
 	}
 	end := int64(0)
@@ -380,13 +383,13 @@ func (t *fairTurns) write() error {
 	return nil
 }
 
-// writeCosts writes the tags of the keys that were served, and takes off what keys have paid of what they owe.
+// writeCosts writes the tags of keys that have others, and takes off what keys have paid of what they owe.
 func (t *fairTurns) writeCosts() {
 	for _, f := range t.placed {
 		for _, class := range f.left {
 			t.tx.Clear(t.fairIndex.tagRow(class, f.key))
 		}
-		if f.served {
+		if f.place.tag != f.stood {
 			t.tx.Set(t.fairIndex.tagRow(f.place.class, f.key), kv.EncodeInteger(uint64(f.place.tag)))
 		}
 		t.pays(f.key, f.debt)
@@ -413,7 +416,7 @@ func (t *fairTurns) writeClass(class int64, c *classTime) error {
 		if !others {
 			c.virtual = 0
 		}
-		if !others && t.state.fairCosts {
+		if !others && t.state.fairTags {
 			t.tx.ClearRange(tuple.Range(t.fairIndex.classPrefix(layout.SpaceTag, class)))
 		}
 	}

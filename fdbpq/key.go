@@ -187,6 +187,7 @@ func (q Queue) SetKey(tx kv.Tx, key string, object []byte) (KeySettings, error) 
 	changed.keysSet += counted(after) - counted(before)
 	changed.keysLimited += limits(after) - limits(before)
 	changed.costed = changed.costed || after.CostRate != nil
+	changed.fairTags = changed.fairTags || s.config.Fair != "" && after.Weight != nil && *after.Weight != 1
 	if changed.keysSet > s.keysSet && s.keysSet >= q.store.maxKeysSet {
 		return KeySettings{}, configError("%d keys of the queue have settings of their own, as many as may have them: null drops a setting", s.keysSet)
 	}

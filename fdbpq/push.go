@@ -145,11 +145,11 @@ func (p *pusher) prepare(e *layout.Envelope) error {
 		return err
 	}
 	costs := p.state.config.Fair != "" && e.Costs() != 1
-	first := e.Key != "" && !p.state.keyed || e.Asks != 0 && !p.state.results || costs && !p.state.fairCosts
+	first := e.Key != "" && !p.state.keyed || e.Asks != 0 && !p.state.results || costs && !p.state.fairTags
 	if first {
 		changed := *p.state
 		changed.keyed, changed.results = changed.keyed || e.Key != "", changed.results || e.Asks != 0
-		changed.fairCosts = changed.fairCosts || costs
+		changed.fairTags = changed.fairTags || costs
 		p.state = &changed
 	}
 	if p.missing {
@@ -337,6 +337,11 @@ func (p *pusher) add(item *NewItem, e layout.Envelope, priority int64, handOver 
 	}
 	if item.Weight != 0 && p.state.config.Fair != "" && due == 0 { // a pop forgets it with the last ready item
 		p.tx.Set(p.fairIndex.weightRow(item.Key), tuple.AppendInt(nil, item.Weight))
+		if item.Weight != 1 {
+			if err := p.fairIndex.keepTags(); err != nil {
+				return Pushed{}, err
+			}
+		}
 	}
 	p.enter(l.From(due))
 	p.added = l

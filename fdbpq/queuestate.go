@@ -35,7 +35,7 @@ type queueState struct {
 
 	fairOrder int64 // number of the fair order that the transactions keep, if the configuration has one
 	fairBuilt bool  // all keys stand in it
-	fairCosts bool  // items with costs were pushed while keys took turns, or settlements have said others
+	fairTags  bool  // keys that take turns have rows with their tags: costs or weights differ
 }
 
 // takesTurns reports whether pops look at keys: their items may have to wait for others.
@@ -106,7 +106,7 @@ const (
 	// stateNewest is the greatest version.
 	stateNewest = max(stateVersion, newestField, versionCost)
 
-	// versionCost is the version of cost, where it has a rate, or decides whose turn it is.
+	// versionCost is the version of cost, where it has a rate, or where costs or weights decide whose turn it is.
 	versionCost = 3
 
 	flagPaused    = 1 << 0
@@ -115,7 +115,7 @@ const (
 	flagFairBuilt = 1 << 3
 	flagResults   = 1 << 4
 	flagCosted    = 1 << 5
-	flagFairCosts = 1 << 6
+	flagFairTags  = 1 << 6
 )
 
 func (s *queueState) pack() ([]byte, error) {
@@ -129,7 +129,7 @@ func (s *queueState) pack() ([]byte, error) {
 		flag int64
 	}{
 		{s.paused, flagPaused}, {!s.exists, flagDeleted}, {s.keyed, flagKeyed}, {s.results, flagResults}, {s.costed, flagCosted},
-		{s.fairBuilt, flagFairBuilt}, {s.fairCosts, flagFairCosts},
+		{s.fairBuilt, flagFairBuilt}, {s.fairTags, flagFairTags},
 	} {
 		if f.is {
 			flags |= f.flag
@@ -150,7 +150,7 @@ func (s *queueState) pack() ([]byte, error) {
 
 // version is the version of the first program that can serve the queue.
 func (s *queueState) version() int64 {
-	if s.costed || s.fairCosts {
+	if s.costed || s.fairTags {
 		return max(versionCost, s.config.version())
 	}
 	return s.config.version()
@@ -192,7 +192,7 @@ func parseState(b []byte) (*queueState, error) {
 	}
 	has := func(flag int64) bool { return head.flags&flag != 0 }
 	s.paused, s.keyed, s.results, s.costed = has(flagPaused), has(flagKeyed), has(flagResults), has(flagCosted)
-	s.fairBuilt, s.fairCosts = has(flagFairBuilt), has(flagFairCosts)
+	s.fairBuilt, s.fairTags = has(flagFairBuilt), has(flagFairTags)
 	r.Ints(&s.born, &s.keysSet, &s.keysLimited, &s.fairOrder, &s.keyRateSince)
 	if s.costed {
 		s.keyCostSince = r.Int()

@@ -1,6 +1,7 @@
 package fdbpq_test
 
 import (
+	"fmt"
 	"math"
 	"testing"
 	"time"
@@ -38,6 +39,40 @@ func (f *fixture) expectShares(t *testing.T, pops int, want map[string]float64) 
 			t.Errorf("the key %q got %.3f of %d items, expected %.3f", key, got, pops, share)
 		}
 	}
+}
+
+// A key gets its share and no more, also if it gets items that go before its others, or gets them back.
+func TestUrgentItemsGainNoTurns(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		f.configure("q", `{"fair":"0"}`)
+		weights, got := map[string]int{"calm": 3, "urgent": 2, "returns": 5}, make(map[string]int)
+		for _, key := range []string{"calm", "urgent", "returns"} {
+			f.setKey("q", key, fmt.Sprintf(`{"weight":%d}`, weights[key]))
+			f.fill("q", 600, fdbpq.NewItem{Key: key, Priority: 1, HasPriority: true})
+		}
+		for n := range 600 {
+			item := f.leaseOne("q", time.Hour)
+			got[item.Key]++
+			end := f.ack
+			if item.Key == "returns" && n%3 == 0 {
+				end = func(lease fdbpq.Lease) error { return f.nack(lease, 0) }
+			}
+			if err := end(*item.Lease); err != nil {
+				t.Fatal(err)
+			}
+			if n%5 == 0 {
+				f.push("q", fdbpq.NewItem{Key: "urgent", HasPriority: true})
+			}
+		}
+		for key, weight := range weights {
+			if want := 600 * weight / 10; got[key] < want-3 || got[key] > want+3 {
+				t.Errorf("the key %q got %d items, expected %d", key, got[key], want)
+			}
+		}
+		f.sound()
+	})
 }
 
 // A weight lasts as long as the key has ready items, in whatever class.
@@ -115,13 +150,14 @@ func TestWeightOfDelayedPush(t *testing.T) {
 	})
 }
 
-// Pushes that give a key a weight do not have its pops run again.
+// Pushes that give a key a weight do not have its pops run again, where a key has had one before.
 func TestWeightBesidePop(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, open func() kv.DB) {
 		f := openFixture(t, open)
 		other := f.another(0)
 		f.configure("q", `{"fair":"priority"}`)
+		f.setKey("q", "another", `{"weight":2}`)
 		f.keyed("q", "a", 0, 3)
 		before := f.db.Stats().Reruns
 		f.beside(func() { other.push("q", fdbpq.NewItem{Key: "a", Weight: 5}) })
