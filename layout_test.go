@@ -46,7 +46,7 @@ var layers = []layer{
 		"the core uses engines through the seam, and knows no network"},
 	{"service", []string{"bridge/...", "internal/storecheck"}, []string{"service", "core", "seam", "wire", "tools"},
 		"the service opens no store, and is no client"},
-	{"clients", []string{"client", "internal/gateway", "internal/generate", "cmd/pq/...", "examples/worker", "bench"}, []string{"clients", "wire", "tools"},
+	{"clients", []string{"client", "internal/gateway", "internal/generate", "cmd/pq/...", "examples/worker", "examples/llm/...", "bench"}, []string{"clients", "wire", "tools"},
 		"a client has the wire alone: no store, and nothing of the bridge"},
 	{"daemon", []string{"cmd/pqd/...", "examples/outbox"}, []string{"daemon", "clients", "service", "core", "engines", "seam", "wire", "tools"},
 		"a program joins all that is not for tests"},
@@ -111,7 +111,7 @@ var outside = []struct {
 	why  string
 }{
 	{"github.com/nats-io/nats-server/v2", []string{"cmd/pqd/internal/broker", "cmd/pqd/internal/egress", "cmd/pqd/internal/election", "e2e/internal/pqd", "internal/interest", "testenv", "bench"}, "a client must not carry a server"},
-	{"github.com/nats-io/nats.go", []string{"bridge", "bridge/internal/codec", "bridge/internal/events", "bridge/internal/links", "bridge/internal/listening", "bridge/internal/peers", "bridge/internal/pops", "bridge/internal/pushes", "bridge/internal/reads", "bridge/internal/receiver", "bridge/internal/request", "bridge/internal/results", "bridge/internal/settles", "bridge/internal/sources", "internal/jetstream", "client", "internal/gateway", "cmd/pqd", "cmd/pqd/internal/broker", "cmd/pqd/internal/link", "cmd/pqd/internal/node", "cmd/pqd/internal/web", "cmd/pq", "cmd/pq/internal/doctor", "cmd/pq/internal/foreign", "cmd/pq/internal/session", "cmd/pq/internal/top", "e2e/internal/cases", "e2e/internal/pqd", "testenv", "bench", "examples/worker"}, "the core knows no network"},
+	{"github.com/nats-io/nats.go", []string{"bridge", "bridge/internal/codec", "bridge/internal/events", "bridge/internal/links", "bridge/internal/listening", "bridge/internal/peers", "bridge/internal/pops", "bridge/internal/pushes", "bridge/internal/reads", "bridge/internal/receiver", "bridge/internal/request", "bridge/internal/results", "bridge/internal/settles", "bridge/internal/sources", "internal/jetstream", "client", "internal/gateway", "cmd/pqd", "cmd/pqd/internal/broker", "cmd/pqd/internal/link", "cmd/pqd/internal/node", "cmd/pqd/internal/web", "cmd/pq", "cmd/pq/internal/doctor", "cmd/pq/internal/foreign", "cmd/pq/internal/session", "cmd/pq/internal/top", "e2e/internal/cases", "e2e/internal/pqd", "testenv", "bench", "examples/worker", "examples/llm/gateway"}, "the core knows no network"},
 	{"github.com/redis/go-redis/v9", []string{"cmd/pq/internal/foreign", "bench"}, "it is for jobs that come from Redis, and for comparison with it"},
 	{"github.com/cockroachdb/pebble/v2", []string{"fdbpq/kv/local", "fdbpq/kv/local/internal/durable", "fdbpq/kv/local/internal/logs"}, "engines are used through the seam"},
 	{"github.com/hanwen/go-fuse/v2", []string{"internal/testkit/disk"}, "it is for one file system of tests"},

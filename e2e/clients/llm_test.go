@@ -300,6 +300,7 @@ func llmBesideKills(t *testing.T, url string, happen func(int)) {
 	moments := time.NewTicker(testenv.Times(time.Minute) / (2*faults + 1))
 	defer moments.Stop()
 	var beside sync.WaitGroup
+	var killed []time.Time
 	beside.Go(func() {
 		for i := range 2 * faults {
 			select {
@@ -307,6 +308,7 @@ func llmBesideKills(t *testing.T, url string, happen func(int)) {
 			case <-ctx.Done():
 				return
 			}
+			killed = append(killed, time.Now())
 			if i%2 == 0 {
 				happen(i / 2)
 				continue
@@ -321,6 +323,9 @@ func llmBesideKills(t *testing.T, url string, happen func(int)) {
 		kill()
 	}
 	l.judge(tenants, rate, bound, within)
+	if *flagTenants != "" {
+		drawTenants(t, *flagTenants, tenants, l.journal(), killed)
+	}
 	median := func(d []time.Duration) time.Duration {
 		slices.Sort(d)
 		return d[len(d)/2]
