@@ -138,6 +138,17 @@ func (s *Session) DialWith(denied func(error)) (*nats.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	return s.reach(l, denied)
+}
+
+// ConnectTo has the session be connected to a server that asks for no login, whatever flags, variables and contexts say.
+func (s *Session) ConnectTo(server string) (err error) {
+	s.NC, err = s.reach(login{Server: server}, func(err error) { s.fail(err) })
+	return err
+}
+
+// reach connects by a login.
+func (s *Session) reach(l login, denied func(error)) (*nats.Conn, error) {
 	options, err := l.options()
 	if err != nil {
 		return nil, err
