@@ -108,7 +108,7 @@ func rootCommand(s *session.Session) *cobra.Command {
 		}},
 		{"Operation", []*cobra.Command{
 			top.Command(s), eventsCommand(s), benchCommand(s), doctor.Command(s, version()),
-			clusterCommand(s), permissionsCommand(s), completionCommand(s), versionCommand(s),
+			clusterCommand(s), permissionsCommand(s), demoCommand(s), completionCommand(s), versionCommand(s),
 		}},
 	} {
 		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title + ":"})
