@@ -96,10 +96,14 @@ func run(s *session.Session, o Options, steps []step) (err error) {
 	return errors.Join(err, session.Interrupted(s.Context, s.Context.Err()))
 }
 
-// leave deletes the queues, or says which ones stay. It does so after Ctrl-C, too; the client's own timeout bounds it.
+// removeLimit is how long the queues are tried to be deleted at least, all together: where nobody answers, each takes a while.
+const removeLimit = 10 * time.Second
+
+// leave deletes the queues, or says which ones stay. It does so after Ctrl-C, too.
 func (d *demo) leave(own *queues, release func()) error {
 	release()
-	ctx := context.WithoutCancel(d.session.Context)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.session.Context), max(removeLimit, d.session.Global.Timeout))
+	defer cancel()
 	left, err := own.remove(ctx, d.options.Keep)
 	if err != nil {
 		d.session.Unfinished = "Left: " + strings.Join(left, ", ") + `. The next "pq demo" deletes them.`

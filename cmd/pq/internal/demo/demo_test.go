@@ -24,6 +24,7 @@ func TestMain(m *testing.M) { os.Exit(testenv.Main(m)) }
 
 // place is where demos run.
 type place struct {
+	server *testenv.Server
 	client *client.Client
 	env    []string
 }
@@ -36,7 +37,7 @@ func newPlace(t *testing.T) *place {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &place{c, []string{"HOME=" + t.TempDir(), "NATS_URL=" + b.NATS.URL(), "NATS_TIMEOUT=" + testenv.Patience().String()}}
+	return &place{b.NATS, c, []string{"HOME=" + t.TempDir(), "NATS_URL=" + b.NATS.URL(), "NATS_TIMEOUT=" + testenv.Patience().String()}}
 }
 
 // session is one run of pq.
@@ -102,7 +103,7 @@ func TestDemo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &place{c, []string{"HOME=" + t.TempDir(), "NATS_URL=" + d.URL, "NATS_TIMEOUT=" + testenv.Patience().String()}}
+	p := &place{nil, c, []string{"HOME=" + t.TempDir(), "NATS_URL=" + d.URL, "NATS_TIMEOUT=" + testenv.Patience().String()}}
 	p.push(t, "demolition", "x")
 
 	var out bytes.Buffer
@@ -222,6 +223,30 @@ func TestFailedStep(t *testing.T) {
 		t.Errorf("found %q in\n%s", found, &out)
 	}
 	p.expectQueues(t)
+}
+
+// Where nobody deletes the queues the demo says which ones are left.
+func TestLeftQueues(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.env = append(p.env, "NATS_TIMEOUT=300ms") // the last one counts
+	var out bytes.Buffer
+	s := p.session(t.Context(), t, &out)
+	var err error
+	testenv.Await(t, "the demo begins in 300 ms", func() bool {
+		began := false
+		out.Reset()
+		err = run(s, Options{}, []step{{"The server goes", func(context.Context, *demo, *page) error {
+			began = true
+			p.server.Shutdown()
+			return nil
+		}}})
+		return began
+	})
+	code, left := s.Report(err), "Left: "+strings.Join(append([]string{turnstile}, names...), ", ")
+	if code == 0 || !strings.Contains(out.String(), left) || strings.Count(out.String(), "pq: ") != 1 {
+		t.Errorf("exit code %d, expected %s in\n%s", code, left, &out)
+	}
 }
 
 // Steps say what has happened: a queue that does something else makes them fail.

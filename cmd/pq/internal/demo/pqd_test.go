@@ -80,17 +80,21 @@ func (p *program) interrupt(t *testing.T, signal syscall.Signal) {
 }
 
 // address is that of the pqd of the demo, as it has said it.
-func (p *program) address() string {
-	_, rest, _ := strings.Cut(p.said.String(), "nats://")
+func (p *program) address(t *testing.T) string {
+	t.Helper()
+	_, rest, found := strings.Cut(p.said.String(), "nats://")
+	if !found {
+		t.Fatalf("it has said no address:\n%s%s", &p.said, &p.stderr)
+	}
 	return strings.FieldsFunc(rest, func(r rune) bool { return strings.ContainsRune(",; \n", r) })[0]
 }
 
 // nothingLeft expects that the pqd of a demo is gone, with its folder.
 func (p *program) nothingLeft(t *testing.T, folder string) {
 	t.Helper()
-	if c, err := net.Dial("tcp", p.address()); err == nil {
+	if c, err := net.Dial("tcp", p.address(t)); err == nil {
 		c.Close()
-		t.Errorf("pqd still listens on %s", p.address())
+		t.Errorf("pqd still listens on %s", p.address(t))
 	}
 	if left, err := os.ReadDir(folder); err != nil || len(left) > 0 {
 		t.Errorf("left in %s: %v, %v", folder, left, err)
@@ -133,7 +137,7 @@ func TestAloneUntilInterrupted(t *testing.T) {
 	folder := t.TempDir()
 	p := begin(t, []string{"TMPDIR=" + folder}, "--alone", "--keep")
 	p.until(t, "until Ctrl-C")
-	nc, err := net.Dial("tcp", p.address())
+	nc, err := net.Dial("tcp", p.address(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -147,7 +147,8 @@ func holder() string {
 	return fmt.Sprintf("%s-%d", cmp.Or(host, "pq"), os.Getpid())
 }
 
-// remove deletes the queues, or only the turnstile if they are to be kept. It returns those that are left, and goes on after an error.
+// remove deletes the queues, or only the turnstile if they are to be kept. It returns those that are left, with
+// the first error, and goes on behind that.
 func (q *queues) remove(ctx context.Context, keep bool) (left []string, err error) {
 	for _, name := range q.made {
 		if keep && name != turnstile {
@@ -155,7 +156,9 @@ func (q *queues) remove(ctx context.Context, keep bool) (left []string, err erro
 			continue
 		}
 		if removed := q.client.Queue(name).Delete(ctx); removed != nil && !errors.Is(removed, client.ErrNotFound) {
-			left, err = append(left, name), errors.Join(err, removed)
+			if left = append(left, name); err == nil {
+				err = removed
+			}
 		}
 	}
 	return left, err
