@@ -165,7 +165,7 @@ func (d *demo) introduce(ctx context.Context) error {
 		"Look in a browser: " + d.console,
 	}
 	if d.where != "" {
-		lines[2] = fmt.Sprintf("Look in another terminal: %s; pq top; pq doctor", d.where)
+		lines[2] = fmt.Sprintf("Look in another terminal: %s; pq top", d.where)
 	}
 	return d.say(lines...)
 }
