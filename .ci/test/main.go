@@ -37,7 +37,7 @@ const maxFlaky = 3
 func main() {
 	limit := flag.Duration("limit", 5*time.Minute, "how long one test may run")
 	folder := flag.String("folder", "bin/test", "where the programs under test and the logs of failed tests go")
-	programs := flag.String("programs", "./cmd/pq ./cmd/pqd ./examples/worker", "the programs that tests start")
+	programs := flag.String("programs", "./cmd/pq ./cmd/pqd ./examples/worker ./examples/llm/gateway ./examples/llm/provider", "the programs that tests start")
 	flakyFile := flag.String("flaky", ".ci/flaky", "list of the tests that were flaky")
 	secondsFile := flag.String("seconds", "", "a file with the processor seconds of an earlier run, to which those of this one are compared")
 	var of suite

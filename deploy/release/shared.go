@@ -19,7 +19,7 @@ import (
 var documents = []string{
 	"*.md", "docs/*.md", "docs/*.svg", "docs/pictures/*", "docs/protocol/*.md", "clients/*/README.md",
 	"deploy/*.conf", "deploy/compose-cluster.yml", "deploy/*.yaml", "deploy/pqd.service", "deploy/helm/pqbridge/files/*",
-	"docker-compose.yml", "examples/*.md", "examples/*/*",
+	"docker-compose.yml", "examples/*.md", "examples/*/*.*", "examples/llm/*/*",
 }
 
 // The folders that packages put files into. Debian and others differ in that for zsh.
