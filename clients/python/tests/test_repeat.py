@@ -91,7 +91,7 @@ class Repetitions(TestCase):
         self.assertTrue(all(n >= 3 for n in attempts.values()))
 
     async def test_without_an_id_nothing_is_repeated(self) -> None:
-        f = await self.fake(lambda verb, n, m: None, timeout=0.3)
+        f = await self.fake(lambda verb, n, m: None, timeout=3)  # so long a busy machine may take to send
         q = f.client.queue("jobs")
         await asyncio.gather(
             *(
