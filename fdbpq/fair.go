@@ -178,12 +178,15 @@ func (f fairIndex) owe(key string, by int64) error {
 	return f.keepTags()
 }
 
-// forgive clears what a key owes that has no ready item any more, and its tag in the class of the item that went.
-func (f fairIndex) forgive(key string, last layout.Place) {
-	if f.state.fairTags {
-		f.tx.Clear(f.owedRow(key))
-		f.tx.Clear(f.goneRow(key))
-		f.tx.Clear(f.tagRow(f.state.config.Fair.class(last.Priority), key))
+// forgive clears what a key owes that has no ready item any more, and its tags in the classes of the items that went.
+func (f fairIndex) forgive(key string, went []layout.Place) {
+	if !f.state.fairTags {
+		return
+	}
+	f.tx.Clear(f.owedRow(key))
+	f.tx.Clear(f.goneRow(key))
+	for _, p := range went {
+		f.tx.Clear(f.tagRow(f.state.config.Fair.class(p.Priority), key))
 	}
 }
 

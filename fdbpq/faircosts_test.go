@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -201,6 +202,30 @@ func TestDebtGoesWithTheLastItem(t *testing.T) {
 			f.sweep()
 		}
 		owed(0, "after a purge")
+	})
+}
+
+// A key whose last items go together leaves no tag behind in any class, while others have items there.
+func TestTagsGoWithTheLastItem(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, open func() kv.DB) {
+		f := openFixture(t, open)
+		f.configure("q", `{"fair":"priority"}`)
+		for _, priority := range []int64{1, 2} {
+			for _, key := range []string{"goes", "stays"} {
+				f.push("q", fdbpq.NewItem{Key: key, Payload: []byte(key), Cost: 3, Priority: priority, HasPriority: true})
+			}
+		}
+		f.fill("q", 5, fdbpq.NewItem{Key: "stays", Payload: []byte("stays"), Priority: 2, HasPriority: true})
+		for n := 0; n < 2; {
+			n += count(payloads(f.pop("q", fdbpq.Min, 4).Items), "goes")
+		}
+		for _, row := range f.rows("ft") {
+			if strings.Contains(string(row.Key), "goes") {
+				t.Errorf("the tag %q is left", row.Key)
+			}
+		}
+		f.sound()
 	})
 }
 

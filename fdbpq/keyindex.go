@@ -179,7 +179,7 @@ func (x keyIndex) gone(change *keyChange) error {
 	if !change.placed {
 		x.fairIndex.place(change.removed[0], change.key)
 	}
-	x.fairIndex.forgive(change.key, change.removed[0])
+	x.fairIndex.forgive(change.key, change.removed)
 	weight, err := x.tx.Get(x.fairIndex.weightRow(change.key))
 	if err == nil && weight != nil {
 		x.tx.Clear(x.fairIndex.weightRow(change.key))
