@@ -83,7 +83,6 @@ class Broker(AsyncBroker):
             yield AckableMessage(data=item.data, ack=partial(_acknowledge, intake, item))
             intake.seen()  # taskiq asks for another one when it has room for it
 
-
     @property
     def listens(self) -> bool:
         return bool(self._intakes)
