@@ -76,9 +76,6 @@ func backWord(reason string) string {
 
 func terminateWord(reason string) string { return protocol.SettleTerminate + " " + fitReason(reason) }
 
-// maxCost is the most that a delivery can cost.
-const maxCost = 1_000_000
-
 // Spent says what this delivery has really cost so far, from 0 on, where its [Cost] was a guess. The message that ends the lease says so
 // to the queue, which corrects what it has reserved, to either side. An extension before that reserves more if it has to, so
 // that the truth is not lost with the worker. A delivery costs 1,000,000 at most: more counts as that, less than 0 as 0, since the work is
@@ -86,7 +83,7 @@ const maxCost = 1_000_000
 func (i *Item) Spent(cost int64) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.spent = strconv.FormatInt(min(max(cost, 0), maxCost), 10)
+	i.spent = strconv.FormatInt(min(max(cost, 0), protocol.MaxCost), 10)
 }
 
 // cost is what the delivery has really cost, "" if that is not known.

@@ -52,6 +52,9 @@ const (
 	// MaxBulk bounds the changes of a page of a bulk operation.
 	MaxBulk = 500
 
+	// MaxCost bounds the cost of an item, and of a delivery.
+	MaxCost = 1_000_000
+
 	// MaxBundledSettlement is how many bytes a bundle of settlements may have for each of its settlements, all
 	// together. A single settlement in it may have up to MaxRequestBody.
 	MaxBundledSettlement = 2 << 10

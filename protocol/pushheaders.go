@@ -55,7 +55,7 @@ var PushHeaders = []PushHeader{
 	{Name: HeaderUniqueUntil, Word: "unique_until", Type: "", Words: []string{UntilLeased}, Shown: HeaderUniqueUntil, With: HeaderUnique, Doc: "the item has its unique value until it is leased first"},
 	{Name: HeaderOnConflict, Word: "on_conflict", Type: "", Words: []string{"keep", "replace", "raise"}, Mapped: true, With: HeaderUnique, Doc: "what becomes of the item that has the unique value"},
 	{Name: HeaderResultTTL, Word: "result_ttl", Type: Duration(0), Shown: HeaderResultTTL, Rule: true, Doc: "for how long the queue keeps what becomes of the item; up to 168h"},
-	{Name: HeaderCost, Word: "cost", Type: int64(0), Most: 1000000, Mapped: true, Shown: HeaderCost, Given: true, Doc: "what a delivery costs where a rate bounds cost; without it 1"},
+	{Name: HeaderCost, Word: "cost", Type: int64(0), Most: MaxCost, Mapped: true, Shown: HeaderCost, Given: true, Doc: "what a delivery costs where a rate bounds cost; without it 1"},
 	{Name: HeaderSettle, Word: "settle", Type: "", Own: true, Doc: "the ack of a leased item that the push acknowledges"},
 }
 

@@ -323,9 +323,6 @@ func (f *spentFiles) next() string {
 	return filepath.Join(f.folder, fmt.Sprint(f.last.Add(1)))
 }
 
-// maxCost bounds the cost of a delivery.
-const maxCost = 1_000_000
-
 // noteSpent has the settlement say what the program has said of the cost of the item. The work is done, or has failed, whatever the file
 // has, so a mistake in it is no failure.
 func (c *consuming) noteSpent(item *client.Item, file string) {
@@ -348,8 +345,8 @@ func (c *consuming) noteSpent(item *client.Item, file string) {
 	}
 	said := strings.TrimSpace(string(text))
 	spent, err := strconv.ParseInt(said, 10, 64)
-	if err != nil || spent < 0 || spent > maxCost {
-		c.logf("item %s, delivery %d: it costs what it had reserved: PQ_SPENT_FILE has %q: expected a number from 0 to %d", item.ID, item.Deliveries, said, maxCost)
+	if err != nil || spent < 0 || spent > protocol.MaxCost {
+		c.logf("item %s, delivery %d: it costs what it had reserved: PQ_SPENT_FILE has %q: expected a number from 0 to %d", item.ID, item.Deliveries, said, protocol.MaxCost)
 		return
 	}
 	item.Spent(spent)
