@@ -154,7 +154,7 @@ func TestEndsOfPrograms(t *testing.T) {
 			 func TestB(t *testing.T) { t.Parallel(); os.Getpid() }
 			 func hold(c chan int) { <-c }
 			 func init() { go hold(make(chan int)) }`,
-			[]string{fmt.Sprintf("TestA/part runs for more than %s: SIGQUIT to [", hung), "SIGQUIT: quit", "scratch.hold", "--- FAIL: scratch TestA (it hung"},
+			[]string{fmt.Sprintf("TestA/part runs for more than %s: SIGQUIT to [", hung), "SIGQUIT: quit", "scratch.hold", "--- FAIL: scratch TestA (it hung in TestA/part"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

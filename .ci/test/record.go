@@ -76,7 +76,7 @@ type timed struct {
 type packageRun struct {
 	tests  map[string]*testRun
 	output bytes.Buffer // of no test
-	killed bool         // by watch
+	killed string       // the test that watch has ended it for
 }
 
 type testRun struct {
@@ -243,8 +243,8 @@ func (r *recorder) packageFails(p *packageRun, e event) {
 			}
 		}
 		why := "it ended before its tests had"
-		if p.killed {
-			why = "it hung"
+		if p.killed != "" {
+			why = "it hung in " + p.killed
 		}
 		name := ""
 		if len(open) == 1 {
@@ -328,7 +328,7 @@ func (r *recorder) longest() (found running) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for pkg, p := range r.packages {
-		if p.killed {
+		if p.killed != "" {
 			continue
 		}
 		parents := make(map[string]bool)
@@ -346,9 +346,9 @@ func (r *recorder) longest() (found running) {
 	return found
 }
 
-// kills notes that the program of a package is about to be ended.
-func (r *recorder) kills(pkg string) {
+// kills notes that the program of a package is about to be ended for a test that runs too long.
+func (r *recorder) kills(t running) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.pkg(pkg).killed = true
+	r.pkg(t.pkg).killed = t.name
 }

@@ -27,7 +27,7 @@ func watch(goTest int, limit time.Duration, r *recorder, ended <-chan struct{}) 
 			if t.pkg == "" || now.Sub(t.since) < limit {
 				continue
 			}
-			r.kills(t.pkg)
+			r.kills(t)
 			programs := programsOf(goTest, t.pkg)
 			fmt.Fprintf(r.out, "*** %s %s runs for more than %s: SIGQUIT to %v ***\n", t.pkg, t.name, limit, programs)
 			for _, pid := range programs {
