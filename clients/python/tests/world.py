@@ -23,6 +23,8 @@ URL = os.environ["NATS_URL"]  # the address of a pqd
 # Long, because test machines can be very busy.
 SLOW = float(os.environ.get("PQ_TEST_SLOW", "1"))  # how much longer things take than on a machine that runs the tests alone
 PATIENCE = 60 * SLOW
+# How long a port may take to refuse, in tests that wait for all of it: a busy machine gets more if it needs that.
+RISING = (0.5, 5.0, PATIENCE)
 
 _names = itertools.count()
 
