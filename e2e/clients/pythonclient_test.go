@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -90,7 +91,10 @@ func (py python) command(t *testing.T, args ...string) *exec.Cmd {
 }
 
 // pyOptional has what some files of tests need beside nats-py.
-var pyOptional = map[string][]string{"test_celery": {"celery"}, "test_celery_results": {"celery"}, "test_taskiq": {"taskiq"}}
+var pyOptional = map[string][]string{
+	"test_celery": {"celery"}, "test_celery_costs": {"celery"}, "test_celery_results": {"celery"}, "test_kombu": {"celery"},
+	"test_taskiq": {"taskiq"},
+}
 
 // pyRights has users who may do little, beside one who needs no login.
 const pyRights = `listen: "127.0.0.1:-1", no_auth_user: all, authorization { users: [
@@ -152,6 +156,7 @@ func runPythonTests(t *testing.T, p *testenv.Process, py python, modules ...stri
 	cmd := py.command(t, append([]string{"-X", "dev", "-m", "unittest", "-b"}, modules...)...)
 	cmd.Dir = filepath.Join(py.source, "tests")
 	cmd.Env = append(cmd.Env, "NATS_URL="+p.URL, "CELERY_DIR="+t.TempDir(), testenv.Slow())
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGABRT) } // so that it says what its threads do
 	out, err := cmd.CombinedOutput()
 	ran := regexp.MustCompile(`(?m)^Ran [1-9]\d* tests? in .*\n\nOK$`)
 	if err != nil || !ran.Match(out) {
@@ -250,6 +255,7 @@ func runCelery(t *testing.T, p *testenv.Process, program string, env []string, a
 	cmd := py.command(t, program)
 	cmd.Dir = filepath.Join(py.source, "tests")
 	cmd.Env = append(cmd.Env, "NATS_URL="+p.URL, "CELERY_DIR="+t.TempDir(), testenv.Slow())
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGABRT) } // so that it says what its threads do
 	cmd.Env = append(cmd.Env, env...)
 	input, lines := talkTo(t, cmd)
 	var said []string

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import unittest
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ os.environ.setdefault("CELERY_DIR", tempfile.mkdtemp())
 os.environ.setdefault("CELERY_BROKER", "pq://" + URL.partition("://")[2])
 
 import celery_app  # noqa: E402
+from pqbridge import sync  # noqa: E402
+from world import fresh  # noqa: E402
 
 
 def until(what: str, true: Callable[[], Any]) -> Any:
@@ -74,3 +77,24 @@ class Worker:
         except subprocess.TimeoutExpired:
             self.kill()
             raise AssertionError(f"{self.name} did not end in time\n{logs()}") from None
+
+
+class AtPqd(unittest.TestCase):
+    """Tests that look at the queues of tasks."""
+
+    client: sync.Client
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.client = sync.connect(URL, timeout=PATIENCE)
+        cls.addClassCleanup(cls.client.close)
+
+    def info(self, queue: str) -> Any:
+        return self.client.queue(queue).info()
+
+    def alone(self) -> str:
+        """A queue that no worker has."""
+        queue = fresh("alone")
+        celery_app.app.amqp.queues.add(queue)
+        self.addCleanup(celery_app.app.amqp.queues.pop, queue, None)
+        return queue
