@@ -57,4 +57,14 @@ func TestItemsThatFail(t *testing.T) {
 	if e := c.explain("at-once"); e.Cause == protocol.CauseFailing {
 		t.Errorf("after an acknowledgement: %+v", e)
 	}
+
+	// What was acknowledged in a queue that was deleted says nothing of one that gets its name.
+	object[protocol.Named](c, "pq.at-once.admin.delete", "")
+	c.push("pq.at-once.push.0", "x")
+	for range 2 {
+		fail("at-once", 0, `-NAK {"reason":"smtp 550"}`)
+	}
+	if e := c.explain("at-once"); e.Cause != protocol.CauseFailing {
+		t.Errorf("a queue that has the name of a deleted one: %+v", e)
+	}
 }

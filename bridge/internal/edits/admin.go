@@ -80,6 +80,14 @@ func (a *admin) Tally(tally *request.Tally) {
 	}
 }
 
+// Answer also forgets how items of a deleted queue ended: a queue that gets its name has nothing to do with them.
+func (a *admin) Answer(re *request.Responder) {
+	if a.Subject.Verb == subjects.AdminDelete && a.Failure == nil {
+		re.Stats.Forget(a.Subject.Queue)
+	}
+	a.change.Answer(re)
+}
+
 // configure changes the configuration of a queue, or shows it when the body is empty.
 type configure struct{ definition }
 

@@ -189,6 +189,15 @@ func (q *flows) last() (t time.Time) {
 	return t
 }
 
+// Forget forgets the flows of a queue that was deleted.
+func (s *Statistics) Forget(queue string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.queues[queue] != nil {
+		s.forget(queue)
+	}
+}
+
 // forget forgets a queue. Its time does not depend on the number of queues, because items of all queues wait to be
 // counted meanwhile.
 func (s *Statistics) forget(queue string) {
