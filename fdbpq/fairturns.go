@@ -415,9 +415,9 @@ func (t *fairTurns) writeClass(class int64, c *classTime) error {
 		}
 		if !others {
 			c.virtual = 0
-		}
-		if !others && t.state.fairTags {
-			t.tx.ClearRange(tuple.Range(t.fairIndex.classPrefix(layout.SpaceTag, class)))
+			if t.state.fairTags {
+				t.tx.ClearRange(tuple.Range(t.fairIndex.classPrefix(layout.SpaceTag, class)))
+			}
 		}
 	}
 	for i, row := range [][]byte{t.fairIndex.classPrefix(layout.SpaceClass, class), t.fairIndex.classPrefix(layout.SpaceUnnamed, class)} {

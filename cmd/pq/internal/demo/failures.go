@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -149,7 +150,7 @@ func hang(ctx context.Context, d *demo, p *page) error {
 	late := hung.Ack(ctx)
 	p.say("%s wakes up, and its late acknowledgement is refused: %v", first, late)
 	if !errors.Is(late, client.ErrLeaseLost) {
-		return fmt.Errorf("a late acknowledgement: %w, expected a lost lease", errOr(late, "it was taken"))
+		return fmt.Errorf("a late acknowledgement: %w, expected a lost lease", cmp.Or(late, errors.New("it was taken")))
 	}
 	item, err := q.Get(ctx, pushed.ID, client.WithAttempts())
 	if err != nil {

@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -149,7 +150,7 @@ func spendBudget(ctx context.Context, d *demo, p *page) error {
 	}
 	_, err = q.Pop(ctx, client.Min)
 	if refused := (*client.Error)(nil); !errors.Is(err, client.ErrEmpty) || !errors.As(err, &refused) || refused.Reason != client.ReasonRate {
-		return fmt.Errorf("a pop without tokens: %w, expected it refused for the rate", errOr(err, "it got an item"))
+		return fmt.Errorf("a pop without tokens: %w, expected it refused for the rate", cmp.Or(err, errors.New("it got an item")))
 	}
 	info, err := q.Info(ctx)
 	if err != nil {
@@ -189,12 +190,4 @@ func tokens(ctx context.Context, q *client.Queue) (int64, error) {
 		return 0, fmt.Errorf("%s has no budget", q.Name())
 	}
 	return *info.CostTokens, nil
-}
-
-// errOr is an error, or another one in place of none.
-func errOr(err error, none string) error {
-	if err == nil {
-		return errors.New(none)
-	}
-	return err
 }

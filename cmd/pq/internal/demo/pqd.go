@@ -50,7 +50,7 @@ func start(s *session.Session) (*daemon, error) {
 	d := &daemon{dir: dir, end: end, ended: make(chan struct{})}
 	go func() {
 		defer close(d.ended)
-		log.finish(s.Programs.Run(ctx, cmd))
+		log.err = s.Programs.Run(ctx, cmd)
 	}()
 	late := time.NewTimer(startLimit)
 	defer late.Stop()
@@ -135,8 +135,6 @@ func (j *journal) Write(text []byte) (int, error) {
 	}
 	return len(text), nil
 }
-
-func (j *journal) finish(err error) { j.err = err }
 
 // tail is the end of what pqd has said.
 func (j *journal) tail() string {

@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -101,7 +102,7 @@ func giveUp(ctx context.Context, q *client.Queue, p *page, begun, ended <-chan s
 		return ctx.Err()
 	}
 	if err := <-given; !errors.Is(err, client.ErrCancelled) {
-		return fmt.Errorf("the wait ended with: %w, expected it cancelled", errOr(err, "a result"))
+		return fmt.Errorf("the wait ended with: %w, expected it cancelled", cmp.Or(err, errors.New("a result")))
 	}
 	result, err := q.Result(ctx, job.id)
 	if err != nil {
@@ -150,7 +151,7 @@ func tick(ctx context.Context, d *demo, p *page) error {
 		return err
 	}
 	if _, err = q.Schedule(ctx, name); !errors.Is(err, client.ErrNotFound) {
-		return fmt.Errorf("the removed schedule: %w, expected none", errOr(err, "it is there"))
+		return fmt.Errorf("the removed schedule: %w, expected none", cmp.Or(err, errors.New("it is there")))
 	}
 	p.say("It fired %d times, and is removed.", fired.Counts.Fired)
 	p.look("pq schedule ls "+clock, "pq help schedules")
