@@ -112,7 +112,7 @@ var outside = []struct {
 }{
 	{"github.com/nats-io/nats-server/v2", []string{"cmd/pqd/internal/broker", "cmd/pqd/internal/egress", "cmd/pqd/internal/election", "e2e/internal/pqd", "internal/interest", "testenv", "bench"}, "a client must not carry a server"},
 	{"github.com/nats-io/nats.go", []string{"bridge", "bridge/internal/codec", "bridge/internal/events", "bridge/internal/links", "bridge/internal/listening", "bridge/internal/peers", "bridge/internal/pops", "bridge/internal/pushes", "bridge/internal/reads", "bridge/internal/receiver", "bridge/internal/request", "bridge/internal/results", "bridge/internal/settles", "bridge/internal/sources", "internal/jetstream", "client", "internal/gateway", "cmd/pqd", "cmd/pqd/internal/broker", "cmd/pqd/internal/link", "cmd/pqd/internal/node", "cmd/pqd/internal/web", "cmd/pq", "cmd/pq/internal/doctor", "cmd/pq/internal/foreign", "cmd/pq/internal/session", "cmd/pq/internal/top", "e2e/internal/cases", "e2e/internal/pqd", "testenv", "bench", "examples/worker", "examples/llm/gateway"}, "the core knows no network"},
-	{"github.com/redis/go-redis/v9", []string{"cmd/pq/internal/foreign", "bench"}, "it is for jobs that come from Redis, and for comparison with it"},
+	{"github.com/gomodule/redigo", []string{"cmd/pq/internal/foreign"}, "it is for jobs that come from Redis"},
 	{"github.com/cockroachdb/pebble/v2", []string{"fdbpq/kv/local", "fdbpq/kv/local/internal/durable", "fdbpq/kv/local/internal/logs"}, "engines are used through the seam"},
 	{"github.com/hanwen/go-fuse/v2", []string{"internal/testkit/disk"}, "it is for one file system of tests"},
 	{"github.com/apple/foundationdb/bindings/go", []string{"fdbpq/kv/fdb", "examples/outbox"}, "engines are used through the seam"},

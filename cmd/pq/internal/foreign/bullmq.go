@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
 	"github.com/nats-io/nats.go"
-	"github.com/redis/go-redis/v9"
 
 	"github.com/pqbridge/pqbridge/client"
 	"github.com/pqbridge/pqbridge/protocol"
@@ -19,11 +19,10 @@ import (
 // bullMQ is a queue of BullMQ 5. A job is a hash; its id stands in the list or the sorted set of
 // its state.
 type bullMQ struct {
-	*redis.Client
+	*database
 	Options
 	queue  string
 	prefix string // of the queue's keys
-	place  string // of the keys, which another Redis, or another database, has, too
 }
 
 func openBullMQ(queue string, o Options) (Source, error) {
@@ -31,7 +30,7 @@ func openBullMQ(queue string, o Options) (Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &bullMQ{r, o, queue, cmp.Or(o.Prefix, "bull") + ":" + queue + ":", placeOf(r)}, nil
+	return &bullMQ{r, o, queue, cmp.Or(o.Prefix, "bull") + ":" + queue + ":"}, nil
 }
 
 // The states of a job, which are keys of the queue, in the order in which jobs are handed out.
@@ -41,39 +40,39 @@ var (
 )
 
 func (b *bullMQ) Census(ctx context.Context) (c Census, err error) {
-	count := func(state string, of func(context.Context, string) *redis.IntCmd) (n int64) {
+	count := func(state, command string) (n int64) {
 		if err == nil {
-			n, err = of(ctx, b.prefix+state).Result()
+			n, err = b.count(ctx, command, b.prefix+state)
 		}
 		return n
 	}
-	if known := count("meta", func(ctx context.Context, key string) *redis.IntCmd { return b.Exists(ctx, key) }); err == nil && known == 0 {
+	if known := count("meta", "EXISTS"); err == nil && known == 0 {
 		return c, fmt.Errorf("no key %smeta is in Redis: expected the name of a queue", b.prefix)
 	}
 	if b.Failed {
-		c.Jobs = count("failed", b.ZCard)
+		c.Jobs = count("failed", "ZCARD")
 		return c, err
 	}
 	if err == nil {
-		c.Paused, err = b.HExists(ctx, b.prefix+"meta", "paused").Result()
+		c.Paused, err = redis.Bool(b.do(ctx, "HEXISTS", b.prefix+"meta", "paused"))
 	}
 	for _, state := range bullLists {
-		c.Jobs += count(state, b.LLen)
+		c.Jobs += count(state, "LLEN")
 	}
 	for _, state := range bullSets {
-		c.Jobs += count(state, b.ZCard)
+		c.Jobs += count(state, "ZCARD")
 	}
-	if c.Held = count("active", b.LLen); b.Held {
+	if c.Held = count("active", "LLEN"); b.Held {
 		c.Jobs += c.Held
 	}
 	for _, left := range []struct {
 		n    int64
 		what string
 	}{
-		{count("waiting-children", b.ZCard), "wait for the jobs of their flows"},
-		{count("failed", b.ZCard), "have failed: --failed imports them as dead letters"},
-		{count("completed", b.ZCard), "are completed"},
-		{count("repeat", b.ZCard), `are job schedulers: "pq schedule set" makes schedules`},
+		{count("waiting-children", "ZCARD"), "wait for the jobs of their flows"},
+		{count("failed", "ZCARD"), "have failed: --failed imports them as dead letters"},
+		{count("completed", "ZCARD"), "are completed"},
+		{count("repeat", "ZCARD"), `are job schedulers: "pq schedule set" makes schedules`},
 	} {
 		if left.n > 0 {
 			c.Left = append(c.Left, fmt.Sprintf("%d %s", left.n, left.what))
@@ -91,7 +90,7 @@ func (b *bullMQ) Each(ctx context.Context, job func(Job) error) error {
 		lists = append([]string{"active"}, lists...) // they were taken first
 	}
 	for _, state := range lists {
-		err := fromTheEnd(ctx, b.Client, b.prefix+state, func(ids []string) error { return b.jobs(ctx, state, ids, nil, job) })
+		err := b.fromTheEnd(ctx, b.prefix+state, func(ids []string) error { return b.jobs(ctx, state, ids, nil, job) })
 		if err != nil {
 			return err
 		}
@@ -105,10 +104,10 @@ func (b *bullMQ) Each(ctx context.Context, job func(Job) error) error {
 }
 
 func (b *bullMQ) set(ctx context.Context, state string, job func(Job) error) error {
-	return byScore(ctx, b.Client, b.prefix+state, func(found []redis.Z) error {
+	return b.byScore(ctx, b.prefix+state, func(found []scored) error {
 		ids, scores := make([]string, len(found)), make([]float64, len(found))
 		for i, z := range found {
-			ids[i], scores[i] = fmt.Sprint(z.Member), z.Score
+			ids[i], scores[i] = z.Member, z.Score
 		}
 		return b.jobs(ctx, state, ids, scores, job)
 	})
@@ -127,18 +126,16 @@ func (b *bullMQ) jobs(ctx context.Context, state string, ids []string, scores []
 		}
 		ids = ids[hashPage:]
 	}
-	hashes := make([]*redis.MapStringStringCmd, len(ids))
-	_, err := b.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for i, id := range ids {
-			hashes[i] = p.HGetAll(ctx, b.prefix+id)
-		}
-		return nil
-	})
+	keys := make([]string, len(ids))
+	for i, id := range ids {
+		keys[i] = b.prefix + id
+	}
+	hashes, err := b.hashes(ctx, keys)
 	if err != nil {
 		return err
 	}
 	for i, id := range ids {
-		fields := hashes[i].Val()
+		fields := hashes[i]
 		if fields["name"] == "" && fields["data"] == "" {
 			continue
 		}

@@ -4,8 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
@@ -51,8 +49,7 @@ func TestUniqueValuesOfBullMQ(t *testing.T) {
 // Reasons that people write come over as pqd keeps them: one line, of a bounded length, whole characters.
 func TestReasonsOfBullMQ(t *testing.T) {
 	t.Parallel()
-	b := &bullMQ{Client: redis.NewClient(&redis.Options{})}
-	defer b.Close()
+	b := &bullMQ{database: new(database)}
 	for text, want := range map[string]string{
 		"Error: no route\n    at send (mail.js:7)": "Error: no route     at send (mail.js:7)",
 		strings.Repeat("ä", 150):                   strings.Repeat("ä", protocol.MaxReason/2),

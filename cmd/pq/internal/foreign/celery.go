@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	"github.com/gomodule/redigo/redis"
 
 	"github.com/pqbridge/pqbridge/client"
 )
@@ -20,7 +20,7 @@ import (
 // celery is a queue of Celery on Redis, as kombu has it: a list for each priority, and a hash of
 // what workers hold. The items are those that the transport of pqbridge's Python client makes.
 type celery struct {
-	*redis.Client
+	*database
 	Options
 	queue string
 }
@@ -50,7 +50,7 @@ func (c *celery) lists() []string {
 
 func (c *celery) Census(ctx context.Context) (found Census, err error) {
 	for _, list := range c.lists() {
-		n, err := c.LLen(ctx, list).Result()
+		n, err := c.count(ctx, "LLEN", list)
 		if err != nil {
 			return found, err
 		}
@@ -87,7 +87,7 @@ func (c *celery) Each(ctx context.Context, job func(Job) error) error {
 		}
 	}
 	for _, list := range c.lists() {
-		err := fromTheEnd(ctx, c.Client, list, func(texts []string) error {
+		err := c.fromTheEnd(ctx, list, func(texts []string) error {
 			for _, text := range texts {
 				m, err := parseCelery([]byte(text))
 				if err == nil {
@@ -112,46 +112,35 @@ func (c *celery) Each(ctx context.Context, job func(Job) error) error {
 // queues, with the exchange and the routing key by which they came.
 func (c *celery) held(ctx context.Context, each func(tag string, m *celeryMessage) error) error {
 	of := make(map[[2]string]bool) // whether an exchange and a routing key lead to the queue
-	var cursor uint64
-	for {
-		fields, next, err := c.HScan(ctx, c.Prefix+"unacked", cursor, "", page).Result()
-		if err != nil {
-			return err
+	return c.eachField(ctx, c.Prefix+"unacked", func(tag, value string) error {
+		var parts []json.RawMessage
+		var way [2]string
+		if err := json.Unmarshal([]byte(value), &parts); err != nil || len(parts) != 3 ||
+			json.Unmarshal(parts[1], &way[0]) != nil || json.Unmarshal(parts[2], &way[1]) != nil {
+			return fmt.Errorf("the hash unacked has %.100q: expected a message, an exchange and a routing key", value)
 		}
-		for i := 0; i+1 < len(fields); i += 2 {
-			var parts []json.RawMessage
-			var way [2]string
-			if err := json.Unmarshal([]byte(fields[i+1]), &parts); err != nil || len(parts) != 3 ||
-				json.Unmarshal(parts[1], &way[0]) != nil || json.Unmarshal(parts[2], &way[1]) != nil {
-				return fmt.Errorf("the hash unacked has %.100q: expected a message, an exchange and a routing key", fields[i+1])
-			}
-			leads, known := of[way]
-			if !known {
-				if leads, err = c.leads(ctx, way[0], way[1]); err != nil {
-					return err
-				}
-				of[way] = leads
-			}
-			if !leads {
-				continue
-			}
-			m, err := parseCelery(parts[0])
-			if err == nil {
-				err = each(fields[i], m)
-			}
-			if err != nil {
+		leads, known := of[way]
+		if !known {
+			var err error
+			if leads, err = c.leads(ctx, way[0], way[1]); err != nil {
 				return err
 			}
+			of[way] = leads
 		}
-		if cursor = next; cursor == 0 {
+		if !leads {
 			return nil
 		}
-	}
+		m, err := parseCelery(parts[0])
+		if err == nil {
+			err = each(tag, m)
+		}
+		return err
+	})
 }
 
 // leads reports whether messages to an exchange with a routing key come to the queue.
 func (c *celery) leads(ctx context.Context, exchange, key string) (bool, error) {
-	bindings, err := c.SMembers(ctx, c.Prefix+"_kombu.binding."+exchange).Result()
+	bindings, err := redis.Strings(c.do(ctx, "SMEMBERS", c.Prefix+"_kombu.binding."+exchange))
 	if err != nil {
 		return false, err
 	}
