@@ -209,7 +209,11 @@ func examineFailures(i *client.Info, remark func(k kind, format string, args ...
 	if e.Cause == protocol.CauseFailing {
 		text = show.Why(i.Queue, e)
 	}
-	remark(fails, `%s: %s: "%s" shows the attempts`, i.Queue, strings.TrimSuffix(text, "."), show.Command("list", []string{i.Queue}, "--attempts"))
+	options := "--attempts"
+	if i.Delayed > 0 { // where the items that have failed wait for their backoff
+		options = "--state delayed " + options
+	}
+	remark(fails, `%s: %s: "%s" shows the last attempts`, i.Queue, strings.TrimSuffix(text, "."), show.Command("list", []string{i.Queue}, options))
 }
 
 // A queue's guesses of cost are wrong where one of the two is twice the other, for many deliveries of the least cost.

@@ -76,7 +76,7 @@ func TestDoctorOnQueuesThatWait(t *testing.T) {
 		"busy":                      {client.Info{Ready: 2, Explain: because(protocol.CauseFlows), Oldest: 3, OldestOfAll: 60}, "", ""},
 		"not all bridges have said": {client.Info{Ready: 2, Explain: because(protocol.CauseUnknown)}, "", ""},
 		"all leased":                {client.Info{Leased: 2, Explain: because(protocol.CauseLeased)}, "", ""},
-		"items fail":                {failing, "jobs: Why. Do that: \"pq list jobs --attempts\" shows the attempts", fails},
+		"items fail":                {failing, "jobs: Why. Do that: \"pq list jobs --state delayed --attempts\" shows the last attempts", fails},
 		"costs twice as much":       {client.Info{Cost: &protocol.Cost{Reserved: 1000, Spent: 2000}}, "jobs: its items have cost 2,000, and their pushes said 1,000", guesses},
 		"costs half as much":        {client.Info{Cost: &protocol.Cost{Reserved: 1000, Spent: 500}}, "have cost 500", guesses},
 		"costs about that":          {client.Info{Cost: &protocol.Cost{Reserved: 1000, Spent: 1999}}, "", ""},
