@@ -255,7 +255,7 @@ func (m *model) handedOver(to *modelQueue, l *heldLease, at moment) (from *model
 	item := from.byID(l.id)
 	switch {
 	case item == nil:
-		return nil, 0, "lost: " + string(from.lostOf(*l, at, ""))
+		return nil, 0, "lost: " + string(from.lostOf(*l, at, "", ""))
 	case item.fence != l.fence:
 		return nil, 0, "lost: taken"
 	case from.config.HandOver != "*" && !slices.Contains(strings.Split(from.config.HandOver, ","), to.name):

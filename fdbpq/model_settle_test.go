@@ -39,7 +39,8 @@ const (
 )
 
 // lostOf says why a lease is lost whose item is not there. A result that the queue keeps tells whether the item may have ended so.
-func (q *modelQueue) lostOf(l heldLease, at moment, what settlement) fdbpq.Lost {
+// got is what the store says: whether a staged pop has leased the item first is known to it alone.
+func (q *modelQueue) lostOf(l heldLease, at moment, what settlement, got string) fdbpq.Lost {
 	ends := map[settlement]fdbpq.Finish{settleAck: fdbpq.FinishDone, settleAckWith: fdbpq.FinishDone, settleTerminate: fdbpq.FinishDead}
 	how, ending := ends[what]
 	r, kept := q.results[l.id]
@@ -52,13 +53,17 @@ func (q *modelQueue) lostOf(l heldLease, at moment, what settlement) fdbpq.Lost 
 		return fdbpq.LostGone
 	case r.finish == fdbpq.FinishExpired:
 		return fdbpq.LostExpired
-	case r.finish != how || r.deliveries > l.fence:
+	case r.staged && r.finish == how && r.deliveries == l.fence && got == "lost: "+string(fdbpq.LostTaken):
+		r.deliveries, r.staged = r.deliveries+1, false
+		q.results[l.id] = r
+	}
+	if r.finish != how || r.deliveries > l.fence {
 		return fdbpq.LostTaken
 	}
 	return fdbpq.LostGone
 }
 
-func (m *model) settle(l heldLease, at moment, what settlement, d time.Duration, reason string) outcome {
+func (m *model) settle(l heldLease, at moment, what settlement, d time.Duration, reason string, got outcome) outcome {
 	spent := l.spent
 	if what == settleReturn || what == settleBack && reason == "" {
 		spent = spending{} // nobody has begun with it
@@ -73,7 +78,7 @@ func (m *model) settle(l heldLease, at moment, what settlement, d time.Duration,
 	item := q.byID(l.id)
 	switch {
 	case item == nil:
-		return outcome{Err: "lost: " + string(q.lostOf(l, at, what))}
+		return outcome{Err: "lost: " + string(q.lostOf(l, at, what, got.Err))}
 	case item.fence != l.fence:
 		return outcome{Err: "lost: taken"}
 	}
