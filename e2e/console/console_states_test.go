@@ -32,7 +32,7 @@ const tells = `
 		}
 	};
 	window.failure = (description) => ({ error: { description } });
-	window.queue = (name, more) => ({ queue: name, ready: 1, leased: 0, delayed: 0, oldest: 1, oldest_of_all: 1, waiting: 0, bytes: 9, paused: false, rates: { push: 0, pop: 0 }, ...more, config: { dead_letter: "", key_rate: "", key_limit: 0, key_order: false, fair: "", ...more?.config } });
+	window.queue = (name, more) => ({ queue: name, ready: 1, leased: 0, delayed: 0, oldest: 1, oldest_of_all: 1, waiting: 0, bytes: 9, paused: false, rates: { push: 0, pop: 0 }, ...more, config: { dead_letter: "", key_rate: "", key_cost_rate: "", key_limit: 0, key_order: false, fair: "", ...more?.config } });
 	window.item = (more) => ({ id: "here", state: "ready", priority: 5, pushed: new Date().toISOString(), deliveries: 0, size: 9, payload: "[1]", ...more });`
 
 // What rarely happens to queues and to the store is shown, and is gone when it is over.
