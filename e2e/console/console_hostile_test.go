@@ -3,9 +3,13 @@ package console_test
 import (
 	"encoding/base64"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
+	"github.com/pqbridge/pqbridge/e2e/internal/chromium"
 	"github.com/pqbridge/pqbridge/e2e/internal/pqd"
 )
 
@@ -102,14 +106,30 @@ func TestConsoleHostileItems(t *testing.T) {
 	p.Stop(t)
 }
 
-// A page of another site gets nothing: no answer that it may read, and no request with an
-// effect. The browser itself sends what it would send for a hostile page.
+// A page of another site gets nothing: no answer that it may read, and no request with an effect. The browser itself sends
+// what it would send for a hostile page. A page of another port of this machine is one, too.
 func TestConsoleOtherSite(t *testing.T) {
 	t.Parallel()
 	p, nc, b := consolePage(t) // which may change queues
 	pqd.Push(t, nc, "jobs", 1, "x")
 	page := `<!doctype html><title>elsewhere</title><p>hostile`
-	b.Open("data:text/html;base64," + base64.StdEncoding.EncodeToString([]byte(page)))
+	near := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, page) }))
+	defer near.Close()
+	for _, from := range []string{
+		"data:text/html;base64," + base64.StdEncoding.EncodeToString([]byte(page)), near.URL, strings.Replace(near.URL, "127.0.0.1", "localhost", 1),
+	} {
+		otherSite(t, b, from, p.HTTP)
+		if _, body := pqd.Get(t, p.HTTP+"/v1/queues/jobs"); !strings.Contains(body, `"ready":1`) {
+			t.Errorf("a page of another site changed something: %s", body)
+		}
+	}
+	p.Stop(t)
+}
+
+// otherSite sends what the page at an address could, and expects that nothing comes of it.
+func otherSite(t *testing.T, b *chromium.Tab, from, console string) {
+	t.Helper()
+	b.Open(from)
 	b.Sees("hostile")
 	for _, c := range []struct{ method, path string }{
 		{"GET", "/v1/queues"}, {"GET", "/v1/watch?path=/v1/queues"}, {"POST", "/v1/queues/jobs/purge"}, {"POST", "/v1/queues/jobs/pop"}, {"DELETE", "/v1/queues/jobs"}, {"PATCH", "/v1/queues/jobs/config"},
@@ -118,16 +138,12 @@ func TestConsoleOtherSite(t *testing.T) {
 			if mode == "no-cors" && c.method != "GET" && c.method != "POST" {
 				continue // no browser sends it
 			}
-			got := b.Eval(fmt.Sprintf(`fetch(%q, {method: %q, mode: %q}).then((a) => a.text().then((t) => a.type + " " + t), (e) => "refused")`, p.HTTP+c.path, c.method, mode))
+			got := b.Eval(fmt.Sprintf(`fetch(%q, {method: %q, mode: %q}).then((a) => a.text().then((t) => a.type + " " + t), (e) => "refused")`, console+c.path, c.method, mode))
 			if got != `"refused"` && got != `"opaque "` {
-				t.Errorf("%s %s, %s: a page of another site reads %s", c.method, c.path, mode, got)
+				t.Errorf("%s %s, %s: a page of %s reads %s", c.method, c.path, mode, from, got)
 			}
 		}
 	}
-	b.Eval(fmt.Sprintf(`{ const f = document.createElement("form"); f.method = "post"; f.action = %q; f.target = "_self"; document.body.append(f); f.submit() }`, p.HTTP+"/v1/queues/jobs/purge"))
+	b.Eval(fmt.Sprintf(`{ const f = document.createElement("form"); f.method = "post"; f.action = %q; f.target = "_self"; document.body.append(f); f.submit() }`, console+"/v1/queues/jobs/purge"))
 	b.Sees("a page of another site")
-	if _, body := pqd.Get(t, p.HTTP+"/v1/queues/jobs"); !strings.Contains(body, `"ready":1`) {
-		t.Errorf("a page of another site changed something: %s", body)
-	}
-	p.Stop(t)
 }
