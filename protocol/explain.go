@@ -22,7 +22,7 @@ type Explain struct {
 	AtLeast  bool      `json:"at_least,omitempty"`  // not all leases or delays were looked at: one may be older, or end sooner
 	Link     string    `json:"link,omitempty"`      // that holds the items
 
-	// Of CauseFailing, and of an item that has failed.
+	// Of CauseFailing, of CauseDelayed where items have failed, and of an item that has failed.
 	Failing       int64  `json:"failing,omitempty"`        // items that have failed, among the first ones
 	Reason        string `json:"reason,omitempty"`         // that the last failure gave
 	Attempt       int64  `json:"attempt,omitempty"`        // number of the next attempt, which is at Until

@@ -23,9 +23,9 @@ func lsCommand(s *session.Session) *cobra.Command {
 		Long: `Lists the queues with their counts, or those whose names begin with a prefix.
 DEAD are the items of the queue for dead letters. "held 3m, <holder>" is the oldest
 lease where items are ready and no worker has taken one for two minutes: workers
-that hang, or long jobs. "failing 5" are items that have failed, where none succeeds.
-Queues that do not exist and for which pops wait are named
-before the list. If there are no queues the exit code is 3.`,
+that hang, or long jobs. "failing 5" are items that have failed, where none succeeds,
+"5 failed" those among delayed ones, where others may. Queues that do not exist and
+for which pops wait are named before the list. If there are no queues the exit code is 3.`,
 		Example: `  # for scripts
   pq ls --names
 

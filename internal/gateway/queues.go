@@ -83,7 +83,7 @@ type row struct {
 	Paused    bool            `json:"paused"`
 	Cause     protocol.Cause  `json:"cause,omitempty"`    // as this bridge alone knows it
 	Refuses   protocol.Reason `json:"refuses,omitempty"`  // why the queue takes no push
-	Failing   int64           `json:"failing,omitempty"`  // items that have failed, of cause failing
+	Failing   int64           `json:"failing,omitempty"`  // items that have failed, of causes failing and delayed
 	HeldFor   float64         `json:"held_for,omitempty"` // seconds of the oldest lease, where workers take none of the items that are ready
 	Holder    string          `json:"holder,omitempty"`   // of that lease
 	Replies   bool            `json:"replies,omitempty"`  // results for one program of Celery's rpc://

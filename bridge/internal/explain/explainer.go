@@ -140,7 +140,8 @@ func (x *Explainer) Item(r kv.Reader, q fdbpq.Queue, item *fdbpq.StoredItem) (e 
 	return e, x.asked(r, &e)
 }
 
-// failing looks at the items of a queue for those that have failed, where there may be some, and nothing else keeps them.
+// failing looks at the items of a queue for those that have failed, where there may be some, and nothing else keeps them. Where all
+// are delayed it says how many of these have failed, though others succeed.
 func (x *Explainer) failing(r kv.Reader, e *Explained, found *survey.Found) (err error) {
 	switch e.Cause {
 	case fdbpq.ReasonFlows, fdbpq.ReasonDelayed, fdbpq.ReasonLeased, Unknown:
@@ -150,7 +151,7 @@ func (x *Explainer) failing(r kv.Reader, e *Explained, found *survey.Found) (err
 	if e.dead {
 		return nil
 	}
-	if e.asking.recent.Failures == 0 && found.Delayed == 0 || !e.asking.recent.mayFail() {
+	if e.asking.recent.Failures == 0 && found.Delayed == 0 || !e.asking.recent.mayFail() && e.Cause != fdbpq.ReasonDelayed {
 		return nil
 	}
 	if e.Failing, err = fdbpq.FailingOf(&found.Inspection); err != nil || !e.fails() {

@@ -117,7 +117,7 @@ func (f *Facts) say(now time.Time) (text, next string) {
 	case fdbpq.ReasonHeld:
 		return f.held(now), "Look at the store that takes from the link, and at its connection."
 	case fdbpq.ReasonDelayed:
-		return f.delayed(now), ""
+		return f.delayed(now)
 	case DeadLetters:
 		return f.deadLetters()
 	case Failing:
@@ -317,6 +317,9 @@ func (f *Facts) dead() bool {
 func (f *Facts) failures(e *protocol.Explain) {
 	last, next := &f.Past, &f.Past
 	switch {
+	case f.Cause == fdbpq.ReasonDelayed && f.Failing.Items > 0: // the fields about one item are those of the first one that is delayed
+		e.Failing, e.Reason = f.Failing.Items, f.Failing.Last.Attempt.Reason
+		return
 	case f.Cause == Failing:
 		e.Failing, last, next = f.Failing.Items, &f.Failing.Last, &f.Failing.Next
 	case !f.Item || f.Past.Failures == 0 || f.dead():
@@ -370,14 +373,20 @@ func (f *Facts) held(now time.Time) string {
 	return fmt.Sprintf("%s link %s holds items%s, and the store that takes them has not said that it has them.", first, f.Link, since(f.Since, now))
 }
 
-func (f *Facts) delayed(now time.Time) string {
-	switch {
-	case f.Item:
-		return "The item is delayed: it becomes ready " + in(f.Until, now) + "."
-	case f.AtLeast:
-		return fmt.Sprintf("%s delayed: the first becomes ready %s at the latest.", are(f.Delayed, "item"), in(f.Until, now))
+func (f *Facts) delayed(now time.Time) (text, next string) {
+	if f.Item {
+		return "The item is delayed: it becomes ready " + in(f.Until, now) + ".", ""
 	}
-	return fmt.Sprintf("%s delayed: the first becomes ready %s.", are(f.Delayed, "item"), in(f.Until, now))
+	text = fmt.Sprintf("%s delayed: the first becomes ready %s", are(f.Delayed, "item"), in(f.Until, now))
+	if f.AtLeast {
+		text += " at the latest"
+	}
+	text += "."
+	if f.Failing.Items == 0 {
+		return text, ""
+	}
+	failing, next := f.failing(now)
+	return text + " " + failing, next
 }
 
 // are is how many there are, as a sentence begins.

@@ -76,7 +76,8 @@ func TestFailing(t *testing.T) {
 		items int64
 		says  string
 	}{
-		"one failure of one item": {func(w *world) { w.fail(1, time.Minute, w.push(1)) }, "delayed", 0, "1 item is delayed: the first becomes ready in 1m0s."},
+		"one failure of one item": {func(w *world) { w.fail(1, time.Minute, w.push(1)) }, "delayed", 1,
+			"1 item is delayed: the first becomes ready in 1m0s. 1 item has failed, the last: smtp 550, held by vm-7; it is tried again in 1m0s, attempt 2 of 16."},
 		"two failures of one item": {func(w *world) { w.fail(2, time.Minute, w.push(1)) }, "failing", 1,
 			"1 item has failed, the last: smtp 550, held by vm-7; it is tried again in 1m0s, attempt 3 of 16."},
 		"one failure of two items": {func(w *world) { w.fail(1, time.Minute, w.push(1), w.push(2)) }, "failing", 2,
@@ -87,7 +88,9 @@ func TestFailing(t *testing.T) {
 			w.fail(2, 0, id)
 			w.lease(id, "vm-8")
 		}, "failing", 1, "held by vm-7"},
-		"an item was acknowledged lately": {func(w *world) { w.fail(2, time.Minute, w.push(1)); w.recent.Acked = time.Now().Add(-40 * time.Second) }, "delayed", 0, ""},
+		"an item was acknowledged lately": {func(w *world) { w.fail(2, time.Minute, w.push(1)); w.recent.Acked = time.Now().Add(-40 * time.Second) }, "delayed", 1, "1 item has failed, the last: smtp 550"},
+		"an item was acknowledged just now": {func(w *world) { w.fail(2, time.Minute, w.push(1)); w.pushLater(2); w.recent.Acked = time.Now() }, "delayed", 1,
+			"2 items are delayed: the first becomes ready in 1m0s. 1 item has failed"},
 		"the last of many attempts failed": {func(w *world) {
 			waits(w)
 			w.fail(8, 0, w.push(1), w.push(2))
@@ -141,7 +144,10 @@ func TestFailing(t *testing.T) {
 			if got.Cause != c.cause || got.Failing != c.items || !strings.Contains(got.Text, c.says) {
 				t.Errorf("the queue says %+v, expected %s of %d items, and %q", got, c.cause, c.items, c.says)
 			}
-			if c.items > 0 && (got.Reason != "smtp 550" || got.Holder != "vm-7" || got.Item == "" || got.MaxDeliveries != 16) {
+			if c.items > 0 && (got.Reason != "smtp 550" || got.Next == "" || got.Item == "") {
+				t.Errorf("the queue says %+v, expected why the last one failed, and what to do", got)
+			}
+			if c.cause == "failing" && (got.Holder != "vm-7" || got.MaxDeliveries != 16) {
 				t.Errorf("the queue says %+v, expected the last failure", got)
 			}
 		})

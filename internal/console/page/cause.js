@@ -14,9 +14,9 @@ export function badges({ paused, cause, refuses, replies, failing }) {
   return [...words].map((word) => [" ", h("span", { class: "badge warn", "data-as": word }, word === "failing" && failing ? `failing ${failing}` : word.replaceAll("_", " "))]);
 }
 
-// fact is no badge, for nobody has to end it: for how long the oldest lease lasts, and who has it, where workers take none of the
-// items that are ready, for they may have long jobs; and results of Celery.
-export const fact = (q) => (q.replies ? "Celery results" : q.held_for ? `held ${span(q.held_for)}${q.holder ? `, ${visible(q.holder)}` : ""}` : "");
+// fact is no badge, for nobody has to end it: how many of the delayed items have failed; for how long the oldest lease lasts, and who
+// has it, where workers take none of the items that are ready, for they may have long jobs; and results of Celery.
+export const fact = (q) => (q.replies ? "Celery results" : q.cause === "delayed" && q.failing ? `${q.failing} failed` : q.held_for ? `held ${span(q.held_for)}${q.holder ? `, ${visible(q.holder)}` : ""}` : "");
 
 // showCause writes the sentence for it, with links to what that names. id is that of the item that is explained. A queue that
 // needs no explanation has none.

@@ -8,6 +8,7 @@ import (
 	"github.com/pqbridge/pqbridge/client"
 	"github.com/pqbridge/pqbridge/cmd/pq/internal/show"
 	"github.com/pqbridge/pqbridge/internal/screen"
+	"github.com/pqbridge/pqbridge/protocol"
 )
 
 // queueColumn is a column of a table of queues.
@@ -89,11 +90,14 @@ func State(i *client.Info) string {
 	return strings.Join(words, ", ")
 }
 
-// Fact is what is worth a word, and nothing that somebody has to end: who holds items, for workers may have long jobs; and results
-// of Celery.
+// Fact is what is worth a word, and nothing that somebody has to end: how many of the delayed items have failed, for others succeed;
+// who holds items, for workers may have long jobs; and results of Celery.
 func Fact(i *client.Info) string {
-	if i.Replies() {
+	switch e := &i.Explain; {
+	case i.Replies():
 		return "Celery results"
+	case e.Cause == protocol.CauseDelayed && e.Failing > 0:
+		return fmt.Sprintf("%d failed", e.Failing)
 	}
 	return Held(i)
 }

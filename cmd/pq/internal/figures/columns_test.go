@@ -18,6 +18,13 @@ func TestStateOfFailures(t *testing.T) {
 	if i.Explain.Refuses = protocol.ReasonFull; State(&i) != "failing 5, full" {
 		t.Errorf("full: %q", State(&i))
 	}
+	i.Explain = client.Explain{Cause: protocol.CauseDelayed, Failing: 2}
+	if got := State(&i); got != "2 failed" {
+		t.Errorf("beside others that succeed: %q", got)
+	}
+	if i.Explain.Failing = 0; State(&i) != "" {
+		t.Errorf("delayed: %q", State(&i))
+	}
 }
 
 // A queue of results of Celery is named, and is no queue without workers.

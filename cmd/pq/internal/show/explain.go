@@ -31,6 +31,10 @@ func NextStep(queue string, e *protocol.Explain) string {
 		case found:
 			command = Command("dead groups", []string{origin})
 		}
+	case e.Failing > 0 && e.Until.IsZero():
+		command = Command("list", []string{queue}, "--attempts")
+	case e.Failing > 0:
+		command = Command("list", []string{queue}, "--state delayed --attempts")
 	case e.Item != "" && !e.Since.IsZero():
 		command = Command("revoke", []string{queue, e.Item})
 	}

@@ -23,6 +23,8 @@ func TestNextStep(t *testing.T) {
 		{"jobs", protocol.Explain{Cause: protocol.CauseBlocked, WaitsFor: "pause", Key: "a\x1b[2J", Next: "End."}, `End. pq key resume jobs 'a\x1b[2J'`},
 		{"jobs", protocol.Explain{Cause: protocol.CauseLeased, Item: "F1", Since: time.Unix(1, 0), Next: "Revoke."}, "Revoke. pq revoke jobs F1"},
 		{"jobs", protocol.Explain{Cause: protocol.CauseDelayed, Item: "F1"}, ""},
+		{"jobs", protocol.Explain{Cause: protocol.CauseDelayed, Item: "F1", Until: time.Unix(1, 0), Failing: 1, Next: "Look."}, "Look. pq list jobs --state delayed --attempts"},
+		{"jobs", protocol.Explain{Cause: protocol.CauseFailing, Item: "F1", Failing: 2, Next: "Look."}, "Look. pq list jobs --attempts"},
 		{"jobs-dead", protocol.Explain{Cause: protocol.CauseDeadLetters, Next: "Look."}, "Look. pq dead groups jobs"},
 		{"jobs-dead", protocol.Explain{Cause: protocol.CauseDeadLetters, Item: "F1", Next: "Requeue."}, "Requeue. pq dead requeue jobs F1"},
 		{"grave", protocol.Explain{Cause: protocol.CauseDeadLetters, Next: "Look."}, "Look."},
