@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/pqbridge/pqbridge/client"
@@ -87,6 +86,7 @@ const (
 	leasesLong kind = "have leases that last for long"
 	starves    kind = "have items that wait behind more urgent ones"
 	fails      kind = "have items that fail"
+	failsSome  kind = "have items that fail, too few for a warning"
 	guesses    kind = "have items that cost something else than their pushes say"
 	mostOfKind      = 10 // remarks of a kind that are printed
 )
@@ -96,8 +96,11 @@ func stands(c protocol.Cause) kind { return kind("stand (" + figures.Word(c) + "
 
 // verdict is how bad it is: a push that is refused may be lost.
 func (k kind) verdict() verdict {
-	if k == takesNone {
+	switch k {
+	case takesNone:
 		return bad
+	case failsSome:
+		return fine
 	}
 	return warn
 }
@@ -173,7 +176,9 @@ func examineQueue(i *client.Info, leasedLong, fails bool, remark func(k kind, fo
 			i.Queue, show.Many(i.Ready, "dead letter"), show.Command("dead list", []string{origin}), show.Command("dead requeue", []string{origin}, "--all"))
 	case refused:
 	case i.Replies() && e.Cause == protocol.CauseNoWorkers:
-	case e.Cause == protocol.CauseFailing: // said above, if it is more than one item
+	case e.Cause == protocol.CauseFailing && fails: // said above
+	case e.Cause == protocol.CauseFailing: // one attempt that failed is what retries are for
+		remark(failsSome, "%s (failing), too few attempts for a warning: %s", i.Queue, show.Why(i.Queue, e))
 	case e.Cause.Wrong() && e.Cause != protocol.CauseStoreFull:
 		says(stands(e.Cause))
 	case e.Cause == protocol.CauseDeadLetters:
@@ -204,16 +209,19 @@ func failsOften(d *doctor, i *client.Info) bool {
 
 // examineFailures says that the attempts of a queue fail, and of what.
 func examineFailures(i *client.Info, remark func(k kind, format string, args ...any)) {
-	e := &i.Explain
-	text := "more attempts fail than succeed"
-	if e.Cause == protocol.CauseFailing {
-		text = show.Why(i.Queue, e)
-	}
+	why := show.Why(i.Queue, &i.Explain)
 	options := "--attempts"
 	if i.Delayed > 0 { // where the items that have failed wait for their backoff
 		options = "--state delayed " + options
 	}
-	remark(fails, `%s: %s: "%s" shows the last attempts`, i.Queue, strings.TrimSuffix(text, "."), show.Command("list", []string{i.Queue}, options))
+	switch {
+	case i.Explain.Cause == protocol.CauseFailing:
+		remark(fails, "%s (failing): %s", i.Queue, why)
+	case i.Explain.Failing > 0:
+		remark(fails, "%s: more attempts fail than succeed. %s", i.Queue, why)
+	default:
+		remark(fails, `%s: more attempts fail than succeed: "%s" shows the last attempts`, i.Queue, show.Command("list", []string{i.Queue}, options))
+	}
 }
 
 // A queue's guesses of cost are wrong where one of the two is twice the other, for many deliveries of the least cost.

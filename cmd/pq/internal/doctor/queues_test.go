@@ -36,7 +36,7 @@ func TestDoctorOnQueuesThatWait(t *testing.T) {
 	results := client.Info{Queue: "5f0c6a1e-9b1d-3c44-8e2a-0d9c1b7f2a34", Ready: 2, Explain: because(protocol.CauseNoWorkers), Oldest: 4000}
 	results.Config.TTL = client.Duration(24 * time.Hour)
 	full := because(protocol.CauseFull, protocol.Explain{Refuses: protocol.ReasonFull})
-	failing := client.Info{Delayed: 2, Rates: client.Rates{Nack: 1}, Explain: because(protocol.CauseFailing)}
+	failing := client.Info{Delayed: 2, Rates: client.Rates{Nack: 1}, Explain: because(protocol.CauseFailing, protocol.Explain{Failing: 2, Until: time.Unix(1, 0)})}
 	for name, tc := range map[string]struct {
 		info client.Info
 		says string
@@ -76,12 +76,13 @@ func TestDoctorOnQueuesThatWait(t *testing.T) {
 		"busy":                      {client.Info{Ready: 2, Explain: because(protocol.CauseFlows), Oldest: 3, OldestOfAll: 60}, "", ""},
 		"not all bridges have said": {client.Info{Ready: 2, Explain: because(protocol.CauseUnknown)}, "", ""},
 		"all leased":                {client.Info{Leased: 2, Explain: because(protocol.CauseLeased)}, "", ""},
-		"items fail":                {failing, "jobs: Why. Do that: \"pq list jobs --state delayed --attempts\" shows the last attempts", fails},
+		"items fail":                {failing, "jobs (failing): Why. Do that. pq list jobs --state delayed --attempts", fails},
 		"costs twice as much":       {client.Info{Cost: &protocol.Cost{Reserved: 1000, Spent: 2000}}, "jobs: its items have cost 2,000, and their pushes said 1,000", guesses},
 		"costs half as much":        {client.Info{Cost: &protocol.Cost{Reserved: 1000, Spent: 500}}, "have cost 500", guesses},
 		"costs about that":          {client.Info{Cost: &protocol.Cost{Reserved: 1000, Spent: 1999}}, "", ""},
 		"costs too little to say":   {client.Info{Cost: &protocol.Cost{Reserved: 999, Spent: 9990}}, "", ""},
-		"one item fails":            {client.Info{Delayed: 1, Explain: because(protocol.CauseFailing)}, "", ""},
+		"one item fails":            {client.Info{Delayed: 1, Explain: because(protocol.CauseFailing)}, "jobs (failing), too few attempts for a warning: Why.", failsSome},
+		"it fails beside others":    {client.Info{Delayed: 2, Rates: client.Rates{Nack: 1}, Explain: because(protocol.CauseDelayed, protocol.Explain{Failing: 1})}, "jobs: more attempts fail than succeed. Why.", fails},
 		"more fail than succeed":    {client.Info{Ready: 2, Rates: client.Rates{Nack: 1}, Explain: because(protocol.CauseFlows)}, "jobs: more attempts fail than succeed: \"pq list jobs --attempts\"", fails},
 		"all delayed":               {client.Info{Delayed: 2, Explain: because(protocol.CauseDelayed)}, "", ""},
 		"nothing is here":           {client.Info{Explain: because(protocol.CauseEmpty)}, "", ""},
@@ -98,6 +99,7 @@ func TestDoctorOnQueuesThatWait(t *testing.T) {
 	}
 	for k, want := range map[kind]verdict{
 		takesNone: bad, stands(protocol.CausePaused): warn, holdsDead: warn, waitsLong: warn, leasesLong: warn, starves: warn, fails: warn,
+		failsSome: fine,
 	} {
 		if got := k.verdict(); got != want {
 			t.Errorf("queues that %s: %s, expected %s", k, got, want)
