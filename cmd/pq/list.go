@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -109,7 +110,7 @@ func printList(s *session.Session, q *client.Queue, o client.ListOptions, most i
 	}
 	switch {
 	case n == 0:
-		s.Say("no %s items", o.State)
+		s.Say("no %s items%s", o.State, elsewhere(s, q, o))
 		return session.ExitError(session.ExitNothing)
 	case s.Global.JSON:
 		return nil
@@ -124,6 +125,30 @@ func printList(s *session.Session, q *client.Queue, o client.ListOptions, most i
 		s.Say("there are more: --count, or --after %s", rows[len(rows)-1][0])
 	}
 	return nil
+}
+
+// elsewhere says how many items the queue has in other states, as far as this user may know.
+func elsewhere(s *session.Session, q *client.Queue, o client.ListOptions) string {
+	if o.Key != "" || o.Holder != "" || o.After != "" {
+		return ""
+	}
+	info, err := q.Info(s.Context)
+	if err != nil {
+		return "" // the list itself was allowed, and is empty
+	}
+	var there []string
+	for _, of := range []struct {
+		state client.State
+		items int64
+	}{{client.Ready, info.Ready}, {client.Delayed, info.Delayed}, {client.Leased, info.Leased}} {
+		if of.state != o.State && of.items > 0 {
+			there = append(there, fmt.Sprintf("%d %s (--state %s)", of.items, of.state, of.state))
+		}
+	}
+	if len(there) == 0 {
+		return ""
+	}
+	return "; " + strings.Join(there, ", ")
 }
 
 func listRow(i *client.Listed, o client.ListOptions) []string {
