@@ -387,7 +387,7 @@ func TestCancelOnHangUp(t *testing.T) {
 			!strings.Contains(err.Error(), item.ID) {
 			t.Errorf("%s ended with %v", how, err)
 		}
-		if cause := <-k.ended; cause.Error() != "cancelled: the caller has hung up: context canceled" {
+		if cause := <-k.ended; cause.Error() != "cancelled: the caller has hung up: its context was cancelled" {
 			t.Errorf("%s: the handler heard %v", how, cause)
 		}
 	}
@@ -398,7 +398,7 @@ func TestCancelOnHangUp(t *testing.T) {
 		t.Fatalf("behind its deadline it ended with %v", err)
 	}
 	<-k.begun
-	if cause := <-k.ended; cause.Error() != "cancelled: the caller has hung up: context deadline exceeded" {
+	if cause := <-k.ended; cause.Error() != "cancelled: the caller has hung up: its time is up" {
 		t.Errorf("behind the deadline the handler heard %v", cause)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -129,10 +129,13 @@ func (q *Queue) pushPatiently(ctx context.Context, payload []byte, opts ...PushO
 
 // hangUp cancels an item whose caller does not wait for it any longer. late is the error of the wait.
 func (q *Queue) hangUp(ctx context.Context, id string, late error) (*Result, error) {
-	why := cmp.Or(ctx.Err(), context.DeadlineExceeded)
+	why, text := cmp.Or(ctx.Err(), context.DeadlineExceeded), "its time is up"
+	if errors.Is(why, context.Canceled) {
+		text = "its context was cancelled"
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), q.client.patience.timeout)
 	defer cancel()
-	done, err := q.Cancel(ctx, id, CancelOptions{Reason: "the caller has hung up: " + why.Error()})
+	done, err := q.Cancel(ctx, id, CancelOptions{Reason: "the caller has hung up: " + text})
 	switch {
 	case err != nil:
 		return nil, errors.Join(late, err)

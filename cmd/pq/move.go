@@ -57,7 +57,10 @@ func cancelCommand(s *session.Session) *cobra.Command {
 		Short: "end items that nobody wants any more",
 		Long: `Ends items, whether they wait or are worked on. The handler that works on one hears of
 it at once, and the result of the item says that it was cancelled, and why. The exit
-code is 1 if an item had ended before in another way.`,
+code is 1 if an item had ended before in another way.
+
+"pq push" prints the id of an item. The same push with the same --id adds nothing, and
+prints it again.`,
 		Example: `  # nobody waits for it any more
   pq cancel jobs FBUBAX_Af0DSUlItAA --reason 'the customer has left'
 

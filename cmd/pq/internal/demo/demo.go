@@ -149,7 +149,11 @@ func (d *demo) showAll(ctx context.Context) error {
 	if len(failed) > 0 {
 		return fmt.Errorf("%d of %d steps failed: %s", len(failed), len(d.steps), strings.Join(failed, ", "))
 	}
-	return d.say("", fmt.Sprintf("All %d steps did what they promise, in %s. Go on with: pq help tutorial", len(d.steps), show.Span(time.Since(began).Round(time.Second))))
+	end := ""
+	if !d.options.Keep && !d.options.Alone {
+		end = " Their queues go now; with --keep they stay."
+	}
+	return d.say("", fmt.Sprintf("All %d steps did what they promise, in %s.%s Go on with: pq help tutorial", len(d.steps), show.Span(time.Since(began).Round(time.Second)), end))
 }
 
 // introduce says where all of that happens.
