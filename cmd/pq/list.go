@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -209,6 +210,11 @@ code is 3.`,
 				options = append(options, client.WithAttempts())
 			}
 			i, err := q.Get(s.Context, args[1], options...)
+			if errors.Is(err, client.ErrNotFound) {
+				if r, none := q.Result(s.Context, args[1]); none == nil {
+					s.Say("the item has ended, %s: %s", r.Outcome, show.Command("result", args))
+				}
+			}
 			switch {
 			case err != nil:
 				return err
