@@ -17,7 +17,10 @@
 # its package for your architecture: with it the build checks what it has downloaded.
 #
 # It needs BuildKit, which skips the stages that an image does not need, so the embedded
-# one downloads no library, and keeps what the compiler has made for the next build.
+# one downloads no library, and keeps what the compiler has made for the next build. Docker
+# before 23, or without its plugin buildx, has it with DOCKER_BUILDKIT=1 in the environment.
+#
+# --build-arg VERSION=1.2.3 is the version that the programs tell; otherwise it is 0.0.0-devel.
 ARG GO_VERSION=1.26
 ARG FDB_VERSION=7.3.63
 ARG FDB_SHA256=
@@ -26,7 +29,9 @@ ARG ENGINES=all
 FROM debian:bookworm-slim AS client
 ARG FDB_VERSION
 ARG FDB_SHA256
-RUN apt-get update \
+# Without BuildKit the build ends here, and says so.
+RUN --mount=type=tmpfs,target=/tmp \
+ apt-get update \
  && apt-get install -y --no-install-recommends ca-certificates curl \
  && case "$(dpkg --print-architecture)" in amd64) arch=amd64;; arm64) arch=aarch64;; *) echo "no FoundationDB client for $(dpkg --print-architecture)" >&2; exit 1;; esac \
  && curl -fsSL -o /tmp/clients.deb "https://github.com/apple/foundationdb/releases/download/${FDB_VERSION}/foundationdb-clients_${FDB_VERSION}-1_${arch}.deb" \

@@ -61,6 +61,9 @@ func openEmbedded(dir string, s settings.Settings, log *slog.Logger) (*local.DB,
 // used. A disk that is full or fails is no error of the settings.
 func UnlessMade(dir string, err error) error {
 	info, _ := os.Stat(dir)
+	if info != nil && errors.Is(err, fs.ErrPermission) {
+		return settings.Usagef("%w: expected a directory of pqd's user, whose id is %d", err, os.Getuid())
+	}
 	missing := (info == nil || !info.IsDir()) && !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EIO)
 	if missing || errors.Is(err, fs.ErrPermission) {
 		return settings.Usagef("%w: expected a directory, or a place where pqd may make it", err)
