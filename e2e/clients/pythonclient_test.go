@@ -383,7 +383,7 @@ curl -sS http://127.0.0.1:` + port + `/pictures/none
 ` + strings.ReplaceAll(commands[2].Text, "8000", port) + `
 read -r line <&3
 kill %1 %2
-wait %1 %2
+wait
 echo "$line"`
 	cmd := py.command(t)
 	cmd.Path, cmd.Args = "/bin/bash", []string{"bash", "-c", script}

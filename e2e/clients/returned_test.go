@@ -23,11 +23,12 @@ func TestReturnedValues(t *testing.T) {
 	n, kills := cmp.Or(*pqd.Ops, 5_000), cmp.Or(*pqd.Kills, 4)
 	random := pqd.Seeded(t)
 	p := testenv.Daemon(t)
-	asked := pqd.NewAsked(t, p.URL, n)
+	url := p.URL // stays what it is, and a start of p writes it
+	asked := pqd.NewAsked(t, url, n)
 	program := func(interpreter string, env []string, args ...string) func() *exec.Cmd {
 		return func() *exec.Cmd {
 			cmd := pqd.Command(t, interpreter, append(args, "returns", "asked")...)
-			cmd.Env = append(append(os.Environ(), env...), "NATS_URL="+p.URL)
+			cmd.Env = append(append(os.Environ(), env...), "NATS_URL="+url)
 			return cmd
 		}
 	}
