@@ -19,10 +19,7 @@ func TestBudgetOfSeveralBridges(t *testing.T) {
 	random := pqd.Seeded(t)
 	cluster := fdbtest.New(t, 1)
 	server := testenv.NATS(t)
-	var bridges []*testenv.Process
-	for range 3 {
-		bridges = append(bridges, testenv.Daemon(t, "NATS_URL="+server.URL(), "PQ_STORE=fdb:"+cluster.File))
-	}
+	bridges := bridgesOn(t, cluster, server, 3)
 	b := pqd.NewBudget(t, server.URL(), random, n)
 	b.Run(random, 50, kills, func(i int) {
 		if i%3 == 2 {

@@ -25,10 +25,7 @@ func TestCallersOfSeveralBridges(t *testing.T) {
 	random := pqd.Seeded(t)
 	cluster := fdbtest.New(t, 1)
 	server := testenv.NATS(t)
-	var bridges []*testenv.Process
-	for range 3 {
-		bridges = append(bridges, testenv.Daemon(t, "NATS_URL="+server.URL(), "PQ_STORE=fdb:"+cluster.File))
-	}
+	bridges := bridgesOn(t, cluster, server, 3)
 	queue := func() *client.Queue {
 		nc := server.Connect(t, nats.MaxReconnects(-1), nats.ReconnectWait(pqd.ReconnectWait))
 		c, err := client.New(nc, client.MixPriorities(), client.Timeout(time.Hour))

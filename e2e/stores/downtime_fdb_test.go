@@ -23,7 +23,7 @@ func TestGrantsAfterFullOutage(t *testing.T) {
 	nightly.Only(t, "it kills a cluster; TestGrantsAfterDowntime has an hour without pqd")
 	cluster := fdbtest.New(t, 1)
 	server := testenv.NATS(t)
-	before := twoBridges(t, cluster, server)
+	before := bridgesOn(t, cluster, server, 2)
 	ask := asking(t, server.Connect(t))
 	ask("pq.old-later.push", "later", "PQ-Delay", "30m")
 	ask("pq.old-leased.push", "short")
@@ -80,7 +80,7 @@ func TestTimeDuringOutage(t *testing.T) {
 			t.Parallel()
 			cluster := fdbtest.New(t, 1)
 			server := testenv.NATS(t)
-			running := twoBridges(t, cluster, server)
+			running := bridgesOn(t, cluster, server, 2)
 			ask := asking(t, server.Connect(t))
 			// If the outage counted twice, the item would be early by half of its delay.
 			// The clocks of two bridges differ by about a second.

@@ -22,11 +22,11 @@ var (
 	pauseTime = flag.Duration("pq.pause", 5*time.Second, "pause the cluster for so long")
 )
 
-// twoBridges starts two daemons on a cluster.
-func twoBridges(t *testing.T, cluster *fdbtest.Cluster, server *testenv.Server) []*testenv.Process {
+// bridgesOn starts n daemons on a cluster.
+func bridgesOn(t *testing.T, cluster *fdbtest.Cluster, server *testenv.Server, n int) []*testenv.Process {
 	t.Helper()
 	var daemons []*testenv.Process
-	for range 2 {
+	for range n {
 		daemons = append(daemons, testenv.Daemon(t, "NATS_URL="+server.URL(), "PQ_STORE=fdb:"+cluster.File))
 	}
 	return daemons
@@ -63,7 +63,7 @@ func TestProcessesKilled(t *testing.T) {
 	}
 	cluster := fdbtest.New(t, 3)
 	server := testenv.NATS(t)
-	daemons := twoBridges(t, cluster, server)
+	daemons := bridgesOn(t, cluster, server, 2)
 	b := newBook(t, server)
 	b.run(16, func() {
 		kills := 0
@@ -87,7 +87,7 @@ func TestClusterPaused(t *testing.T) {
 	nightly.Only(t, "it pauses a cluster; TestStoreAway of bridge has a store that is away")
 	cluster := fdbtest.New(t, 1)
 	server := testenv.NATS(t)
-	daemons := twoBridges(t, cluster, server)
+	daemons := bridgesOn(t, cluster, server, 2)
 	before := pqd.Resident(t, daemons[0])
 	peak := pqd.WatchMemory(t, daemons[0])
 	b := newBook(t, server)

@@ -24,10 +24,7 @@ func TestHistoriesOfSeveralBridges(t *testing.T) {
 	const queues, workers, steps, faults = 20, 4, 20, 5 // of a round
 	cluster := fdbtest.New(t, 1)
 	server := testenv.NATS(t)
-	x := &threeBridges{cluster: cluster}
-	for range 3 {
-		x.bridges = append(x.bridges, testenv.Daemon(t, "NATS_URL="+server.URL(), "PQ_STORE=fdb:"+cluster.File))
-	}
+	x := &threeBridges{cluster: cluster, bridges: bridgesOn(t, cluster, server, 3)}
 	c := &pqd.Campaign{
 		URL: server.URL(), Random: pqd.Seeded(t), Faults: make(map[string]int), Promises: pqd.AllPromises,
 		Attempt: 10 * time.Second, // a cluster may need half of that to recover
