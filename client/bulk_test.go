@@ -3,7 +3,6 @@ package client_test
 import (
 	"errors"
 	"fmt"
-	"reflect"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -54,9 +53,15 @@ func TestBulk(t *testing.T) {
 	}
 	pages = nil
 	full := bulk(t, dead, requeue)
-	if full.Done != 4 || !full.Full || full.Next == "" ||
-		!reflect.DeepEqual(pages, []client.BulkResult{{Done: 2, Looked: 2}, {Done: 4, Looked: 4}, {Done: 4, Looked: 5, Full: true}}) {
+	if full.Done != 4 || !full.Full || full.Next == "" || len(pages) < 3 || pages[len(pages)-1] != (client.BulkResult{Done: 4, Looked: 5, Full: true}) {
 		t.Errorf("a queue that is full: %+v, by pages %+v", full, pages)
+	}
+	var before client.BulkResult
+	for _, page := range pages[:len(pages)-1] { // after a conflict with a sweep a page is shorter
+		if more := page.Done - before.Done; more < 1 || more > 2 || page.Looked != page.Done || page.Full {
+			t.Errorf("pages %+v", pages)
+		}
+		before = page
 	}
 	if got := bulk(t, w.queue, client.Bulk{Verb: client.BulkMove, All: true, Priority: 9}); got.Done != 4 {
 		t.Errorf("moved: %+v", got)
