@@ -129,7 +129,7 @@ class Holders(TestCase):
     async def test_one_hears_of_a_cancel(self) -> None:
         q = await self.watched()
         consumer = await self.holds(q)
-        with self.assertNoLogs(level="WARNING"):
+        with self.assertNoLogs("pqbridge", level="WARNING"):
             await q.cancel(self.began[0].id, "wrong customer")
             await ends(consumer)
         self.assertEqual(self.errors, [(ItemCancelledError, "cancelled: wrong customer")])
