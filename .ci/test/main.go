@@ -9,7 +9,8 @@
 // lines name the test. No second run is for a data race, a panic, a test that did not end, and a broken
 // promise, such as a lost item: those are red however rare they are. So are more than three flaky tests.
 //
-// A test that runs for longer than -limit gets SIGQUIT: it prints its goroutines, and those of its pqd.
+// A test that runs for longer than -limit gets SIGQUIT: it prints its goroutines, and those of its pqd. On a busy machine
+// the limit is longer, by as much as programs there wait for a processor.
 //
 // A run ends with the processor seconds of packages, and leaves them in <folder>/seconds. With -seconds it names those
 // that took more than in that file, for the same machine.
@@ -35,7 +36,7 @@ import (
 const maxFlaky = 3
 
 func main() {
-	limit := flag.Duration("limit", 5*time.Minute, "how long one test may run")
+	limit := flag.Duration("limit", 5*time.Minute, "how long one test may run on a quiet machine")
 	folder := flag.String("folder", "bin/test", "where the programs under test and the logs of failed tests go")
 	programs := flag.String("programs", "./cmd/pq ./cmd/pqd ./examples/worker ./examples/llm/gateway ./examples/llm/provider", "the programs that tests start")
 	flakyFile := flag.String("flaky", ".ci/flaky", "list of the tests that were flaky")
@@ -62,7 +63,7 @@ func main() {
 	}
 	os.Exit(run(ctx, groups, settings{
 		out: os.Stdout, limit: *limit, folder: *folder, flaky: *flakyFile, seconds: *secondsFile, suite: of,
-		programs: strings.Fields(*programs), beside: []string{"clients", "e2e/testdata"},
+		programs: strings.Fields(*programs),
 	}))
 }
 
@@ -73,7 +74,6 @@ type settings struct {
 	flaky    string
 	seconds  string   // a file with an earlier run's
 	programs []string // that tests start
-	beside   []string // folders with what tests run in other programs
 	suite    suite
 }
 

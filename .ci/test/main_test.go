@@ -203,35 +203,3 @@ func TestSerious(t *testing.T) {
 		}
 	}
 }
-
-// A result in the cache is one of the same programs, and of the same files that others run.
-func TestChecksum(t *testing.T) {
-	dir := t.TempDir()
-	write := func(name, text string) string {
-		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
-			t.Fatal(err)
-		}
-		sum, err := checksum([]string{dir})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return sum
-	}
-	first := write("a/b.js", "1")
-	if again := write("node_modules/x.js", "1"); again != first {
-		t.Error("what others wrote counts")
-	}
-	if other := write("a/b.js", "2"); other == first {
-		t.Error("the content does not count")
-	}
-	if again := write("a/b.js", "1"); again != first {
-		t.Error("the same is another one")
-	}
-	if other := write("a/c.js", "1"); other == first {
-		t.Error("a new file does not count")
-	}
-}

@@ -2,24 +2,17 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
-	"hash"
-	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
+
+	"github.com/pqbridge/pqbridge/internal/testkit/tools"
 )
 
-// installed are folders that hold what others wrote, or what was built.
-var installed = []string{"node_modules", ".venv", "target", "bin", "__pycache__"}
-
 // prepare builds the programs under test once for all packages, in the way of the tests, and returns the variable that
-// names them. Its value has a checksum: so go test does not take a result from its cache that is one of other programs.
+// names them, and those of tools. Their values have checksums: so go test does not remember a result of other programs.
 func prepare(ctx context.Context, args []string, s settings) ([]string, error) {
 	flags, kind := []string{"build", "-buildvcs=false"}, "plain"
 	for i, a := range args {
@@ -37,11 +30,12 @@ func prepare(ctx context.Context, args []string, s settings) ([]string, error) {
 	if err := build(ctx, flags, dir, s); err != nil {
 		return nil, fmt.Errorf("building the programs under test: %w", err)
 	}
-	sum, err := checksum(append([]string{dir}, s.beside...))
+	sum, err := tools.Checksum(dir)
 	if err != nil {
 		return nil, err
 	}
-	return []string{"PQ_TEST_PROGRAMS=" + dir + string(os.PathListSeparator) + sum}, nil
+	variables, err := tools.Variables()
+	return append(variables, "PQ_TEST_PROGRAMS="+dir+string(os.PathListSeparator)+sum), err
 }
 
 // build has the programs in a folder. One that is as it was keeps its time, by which go test knows it, too.
@@ -61,8 +55,8 @@ func build(ctx context.Context, flags []string, dir string, s settings) error {
 	}
 	for _, program := range programs {
 		from, to := filepath.Join(made, program.Name()), filepath.Join(dir, program.Name())
-		was, _ := checksum([]string{to}) // there may be none
-		is, err := checksum([]string{from})
+		was, _ := tools.Checksum(to) // there may be none
+		is, err := tools.Checksum(from)
 		if err == nil && is != was {
 			err = os.Rename(from, to)
 		}
@@ -71,44 +65,4 @@ func build(ctx context.Context, flags []string, dir string, s settings) error {
 		}
 	}
 	return os.RemoveAll(made)
-}
-
-// checksum is that of the files below folders.
-func checksum(dirs []string) (string, error) {
-	h := sha256.New()
-	for _, dir := range dirs {
-		err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-			switch {
-			case err != nil:
-				return err
-			case entry.IsDir() && path != dir && slices.Contains(installed, entry.Name()):
-				return fs.SkipDir
-			case !entry.Type().IsRegular():
-				return nil
-			}
-			name, err := filepath.Rel(dir, path)
-			if err != nil {
-				return err
-			}
-			return add(h, name, path)
-		})
-		if err != nil {
-			return "", err
-		}
-	}
-	return hex.EncodeToString(h.Sum(nil))[:16], nil
-}
-
-func add(h hash.Hash, name, path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err == nil {
-		fmt.Fprintf(h, "%s %d\n", name, info.Size())
-		_, err = io.Copy(h, f)
-	}
-	return err
 }

@@ -3,7 +3,6 @@ package clients_test
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"regexp"
 	"strconv"
 	"strings"
@@ -14,19 +13,18 @@ import (
 
 	"github.com/pqbridge/pqbridge/e2e/internal/cases"
 	"github.com/pqbridge/pqbridge/e2e/internal/pqd"
+	"github.com/pqbridge/pqbridge/internal/testkit/tools"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
 // natsTool is where .ci/run installs the nats command.
-const natsTool = "../testdata/clients/bin/nats"
+const natsTool = "../testdata/clients/bin"
 
 func TestCasesInTheTerminal(t *testing.T) {
 	t.Parallel()
-	tool := absolute(t, natsTool)
-	if _, err := os.Stat(tool); err != nil {
-		if tool, err = exec.LookPath("nats"); err != nil {
-			t.Skip("NOT TESTED WITH THE NATS COMMAND: .ci/run installs it")
-		}
+	tool, err := tools.Find("nats", natsTool)
+	if err != nil {
+		t.Skip("NOT TESTED WITH THE NATS COMMAND: .ci/run installs it")
 	}
 	home := t.TempDir() // without contexts
 	runCases(t, "nats", func(t *testing.T, p *testenv.Process) cases.Driver {

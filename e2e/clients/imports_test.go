@@ -24,6 +24,7 @@ import (
 	"github.com/pqbridge/pqbridge/e2e/internal/nodejs"
 	"github.com/pqbridge/pqbridge/e2e/internal/pqd"
 	"github.com/pqbridge/pqbridge/internal/testkit/nightly"
+	"github.com/pqbridge/pqbridge/internal/testkit/tools"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
@@ -35,7 +36,7 @@ func foreignJobs() int { return max(*pqd.Ops, 1500) }
 // startRedis starts a Redis for the test, and returns its port.
 func startRedis(t *testing.T) string {
 	t.Helper()
-	path, err := exec.LookPath("redis-server")
+	path, err := tools.Find("redis-server")
 	if err != nil {
 		t.Skip("NOT TESTED: IMPORTS FROM REDIS: there is no redis-server")
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/pqbridge/pqbridge/e2e/internal/nodejs"
 	"github.com/pqbridge/pqbridge/e2e/internal/pqd"
 	"github.com/pqbridge/pqbridge/internal/testkit/nightly"
+	"github.com/pqbridge/pqbridge/internal/testkit/tools"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
@@ -32,7 +33,7 @@ func TestJavaScriptClientInstall(t *testing.T) {
 	nightly.Only(t, "it installs packages, and runs a type checker and a bundler")
 	t.Parallel()
 	node := nodejs.Need(t)
-	npm, err := exec.LookPath("npm")
+	npm, err := tools.Find("npm")
 	if err != nil {
 		t.Skip("NOT TESTED: THE INSTALLATION OF THE JAVASCRIPT CLIENT: there is no npm")
 	}

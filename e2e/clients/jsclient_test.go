@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -20,6 +19,7 @@ import (
 	"github.com/pqbridge/pqbridge/e2e/internal/nodejs"
 	"github.com/pqbridge/pqbridge/e2e/internal/pqd"
 	"github.com/pqbridge/pqbridge/internal/testkit/nightly"
+	"github.com/pqbridge/pqbridge/internal/testkit/tools"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
@@ -31,7 +31,7 @@ const jsClient = "../../clients/js"
 // programs do, by its name, and have nothing of it that is not published.
 func packed(t *testing.T, n nodejs.Node) string {
 	t.Helper()
-	npm, err := exec.LookPath("npm")
+	npm, err := tools.Find("npm")
 	if err != nil {
 		t.Skip("NOT TESTED: THE JAVASCRIPT CLIENT: there is no npm")
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/pqbridge/pqbridge/e2e/internal/pqd"
 	"github.com/pqbridge/pqbridge/internal/testkit/nightly"
+	"github.com/pqbridge/pqbridge/internal/testkit/tools"
 	"github.com/pqbridge/pqbridge/testenv"
 )
 
@@ -37,14 +38,9 @@ type python struct {
 // needPython skips the test where there is no Python, or a package is missing.
 func needPython(t *testing.T, modules ...string) python {
 	t.Helper()
-	path, err := filepath.Abs(filepath.Join(pyPackages, "bin/python"))
+	path, err := tools.Find("python3", filepath.Join(pyPackages, "bin"))
 	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(path); err != nil {
-		if path, err = exec.LookPath("python3"); err != nil {
-			t.Skip("NOT TESTED: THE PYTHON CLIENT: there is no python3")
-		}
+		t.Skip("NOT TESTED: THE PYTHON CLIENT: there is no python3")
 	}
 	for _, module := range append([]string{"nats"}, modules...) {
 		if missing := missingModule(t, path, module); missing != "" {
@@ -277,7 +273,7 @@ func TestCeleryBesideRedis(t *testing.T) {
 	nightly.Only(t, "it compares with another broker")
 	t.Parallel()
 	py := needPython(t, "celery", "redis")
-	if _, err := exec.LookPath("redis-server"); err != nil {
+	if _, err := tools.Find("redis-server"); err != nil {
 		t.Skip("NOT TESTED: CELERY ON PQD BESIDE REDIS: there is no redis-server")
 	}
 	p := testenv.Daemon(t)
@@ -300,7 +296,7 @@ func TestCeleryKills(t *testing.T) {
 	nightly.Only(t, "TestPythonClient kills a worker that has a task of either kind")
 	t.Parallel()
 	py := needPython(t, "celery", "redis")
-	if _, err := exec.LookPath("redis-server"); err != nil {
+	if _, err := tools.Find("redis-server"); err != nil {
 		t.Skip("NOT TESTED: CELERY ON PQD BESIDE REDIS: there is no redis-server")
 	}
 	tasks, kills := max(*pqd.Ops, 200), max(*pqd.Kills, 1)

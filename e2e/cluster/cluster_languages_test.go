@@ -10,13 +10,14 @@ import (
 	"testing"
 
 	"github.com/pqbridge/pqbridge/e2e/internal/pqd"
+	"github.com/pqbridge/pqbridge/internal/testkit/tools"
 )
 
 // pushers are callers that push with the clients of JavaScript and Python, where these are: programs that print a line for
 // each success.
 func pushers(t *testing.T, place, servers string) (all []*caller) {
 	t.Helper()
-	if node, err := exec.LookPath("node"); err == nil {
+	if node, err := tools.Find("node"); err == nil {
 		if packages, err := filepath.Abs("../testdata/js/node_modules"); err == nil && exists(packages) {
 			dir := t.TempDir()
 			for _, err := range []error{
@@ -31,7 +32,8 @@ func pushers(t *testing.T, place, servers string) (all []*caller) {
 			all = append(all, pusher(t, "JavaScript "+place, pqd.Command(t, node, filepath.Join(dir, "push.mjs"), servers, "js")))
 		}
 	}
-	if python, err := filepath.Abs("../testdata/python/.venv/bin/python"); err == nil && exists(python) {
+	const packages = "../testdata/python/.venv/bin"
+	if python, err := tools.Find("python3", packages); err == nil && exists(packages) {
 		source, err := filepath.Abs("../../clients/python")
 		if err != nil {
 			t.Fatal(err)

@@ -8,12 +8,14 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/pqbridge/pqbridge/internal/testkit/tools"
 )
 
 // TestPython compares times with the times of a program in another language, which reads the same
 // zones with other code. It enumerates local times, not instants.
 func TestPython(t *testing.T) {
-	python, err := exec.LookPath("python3")
+	python, err := tools.Find("python3")
 	if err != nil {
 		t.Skip("there is no python3")
 	}

@@ -10,13 +10,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pqbridge/pqbridge/internal/testkit/tools"
 	"github.com/pqbridge/pqbridge/protocol"
 )
 
 // shown is what the page says for each of the scripts: functions of a module of it. Elements are the texts that they hold.
 func shown(t *testing.T, scripts [][2]string) (said []string) {
 	t.Helper()
-	node, err := exec.LookPath("node")
+	node, err := tools.Find("node")
 	if err != nil {
 		t.Skip("NOT TESTED: there is no node")
 	}

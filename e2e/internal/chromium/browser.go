@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"syscall"
 	"testing"
+
+	"github.com/pqbridge/pqbridge/internal/testkit/tools"
 )
 
 // chromium is a browser without a window.
@@ -23,7 +25,7 @@ type chromium struct {
 func Need(t *testing.T) *chromium {
 	t.Helper()
 	for _, name := range []string{"chromium", "chromium-headless-shell", "google-chrome"} {
-		if path, err := exec.LookPath(name); err == nil {
+		if path, err := tools.Find(name); err == nil {
 			return &chromium{path: path, Exited: make(chan struct{})}
 		}
 	}

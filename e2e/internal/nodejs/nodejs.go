@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
 	"github.com/pqbridge/pqbridge/e2e/internal/pqd"
+	"github.com/pqbridge/pqbridge/internal/testkit/tools"
 )
 
 // Scripts is where the JavaScript of these tests is, with the packages that
@@ -46,7 +46,7 @@ type Node struct {
 // installed.
 func Need(t *testing.T) Node {
 	t.Helper()
-	path, err := exec.LookPath("node")
+	path, err := tools.Find("node")
 	if err != nil {
 		t.Skip("NOT TESTED WITH nats.js: there is no node")
 	}

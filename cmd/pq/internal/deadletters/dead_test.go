@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/pqbridge/pqbridge/client"
+	"github.com/pqbridge/pqbridge/internal/testkit/tools"
 )
 
 // Ids and long numbers make no group of their own, words and short numbers do.
@@ -44,7 +45,7 @@ func TestAlike(t *testing.T) {
 // The console makes the same groups.
 func TestConsoleGroupsAlike(t *testing.T) {
 	t.Parallel()
-	node, err := exec.LookPath("node")
+	node, err := tools.Find("node")
 	if err != nil {
 		t.Skip("NOT TESTED WITH THE CONSOLE: there is no node")
 	}
