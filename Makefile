@@ -35,31 +35,27 @@ BROWSER = $(shell command -v chromium || command -v chromium-headless-shell || c
 # The race detector sleeps a second at the end of each program by default, which its finds do not need.
 export GORACE := atexit_sleep_ms=50 $(GORACE)
 
-# The gate: with the race detector those packages that have goroutines of their own, and all others without it. The core
-# has none, and takes eight times as long with it. make nightly has what internal/testkit/nightly leaves to it. The packages
-# that take longest begin: the others run beside them. .ci/test has a limit for each test; that of a package is
-# for what comes between them. go vet is in lint.
+# No path is a part of what is compiled: all clones of a machine share it.
+export GOFLAGS := -trimpath $(GOFLAGS)
+
+# The gate. .ci/test has a limit for each test; that of a package is for what comes between them. go vet is in lint.
 GATE    = $(GO) run ./.ci/test
 FLAGS   = -vet=off -timeout 30m
-PLAIN   = -programs $(FLAGS) -p 4 -parallel 8
-RACE    = -race $(FLAGS) -p 2 -parallel 4 -skip '$(SIZES)'
-WHOLE   = $(filter ./...,$(PACKAGES))
-LONGEST = ./e2e/clients ./e2e/cluster ./fdbpq ./e2e/... ./.ci/test
+# With the race detector run those packages that have goroutines of their own. The core has none, and takes eight times as
+# long with it. make nightly has what internal/testkit/nightly leaves to it.
 RACED   = ./bridge ./fdbpq/kv/local ./client ./internal/gateway ./bridge/internal/...
-LIST    = $(GO) list -f '.{{slice .ImportPath (len .Module.Path)}}'
-OTHERS  = $(LONGEST) $(filter-out $(shell $(LIST) $(RACED)),$(shell $(LIST) ./...))
-# Of those, tests of sizes, damage and random worlds run without it: one goroutine does most of their work.
-SIZED   = ./bridge ./fdbpq/kv/local ./internal/gateway
+# Tests of sizes, damage and random worlds run without it: one goroutine does most of their work.
 SIZES   = ^Test(MetricsAreBounded|LinkTakesTheLargestItem|PowerLoss|Salvage|ConformanceAfterPowerLoss|GapsNeverHideRows|PowerLossWithoutSync|OpenOnFailingDisk|OverwritingKeepsTransactionsSmall|LargestPayload|SourceStopsAtAMessageThatIsTooLarge|Order|Longest|NestedBodies)$$
 
 # Everything, with the race detector, one package at a time: the tests of the night fill a machine each, with many programs.
-EVERYTHING = -race -vet=off -p 1 -parallel 2 -timeout 2h
+# A night remembers nothing.
+EVERYTHING = -race -vet=off -count=1 -p 1 -parallel 2 -timeout 2h
 LIMIT    = 1h
 
 CAMPAIGNS = $(addprefix campaign/,model linearize callers simulate forge netfaults powercut diskfaults cluster gaps foundationdb schedules sources links results celery imports bulk deploys soak console crowd overload tenants versions)
 
 .DEFAULT_GOAL := help
-.PHONY: help run build generate test test-tables nightly test-everything test-cluster test-clients test-topology test-foundationdb test-foundationdb-whole check check-foundationdb check-deploy test-deploy stress lint lint-chart vulncheck bench bench-beside bench-fdb campaign $(CAMPAIGNS) mutate fuzz pictures freeze site release reproduce
+.PHONY: help run build generate test test-tables test-race test-walk nightly test-everything test-cluster test-clients test-topology test-foundationdb test-foundationdb-whole check check-foundationdb check-deploy test-deploy stress lint lint-chart vulncheck bench bench-beside bench-fdb campaign $(CAMPAIGNS) mutate fuzz pictures freeze site release reproduce
 
 # These run what internal/testkit/nightly leaves to the night.
 test-everything test-cluster test-clients test-topology test-foundationdb-whole test-deploy $(CAMPAIGNS): export PQ_TEST = nightly
@@ -78,9 +74,15 @@ build: ## build the programs into bin/
 generate: ## write what follows from package protocol: schemas, and what else has the fields of a configuration
 	$(GO) generate ./protocol
 
-test: ## what each change passes, in minutes: all tests but those of make nightly
-	$(GATE) -seconds .ci/seconds -- $(PLAIN) $(if $(WHOLE),$(OTHERS) -- $(FLAGS) -p 3 -parallel 8 -run '$(SIZES)' $(SIZED) -- $(RACE) $(RACED),$(PACKAGES))
+test: ## all tests but those of make nightly: go test ./..., with the failures and the slowest ones at the end
+	$(GATE) -- -programs $(FLAGS) $(PACKAGES)
 	@$(NOT_TESTED)
+
+test-race: ## packages that have goroutines of their own, with the race detector
+	$(GATE) -- $(FLAGS) -race -skip '$(SIZES)' $(RACED) ./.ci/test ./.ci/stamp
+
+test-walk: ## the way of a request through files and packages is not longer than it was
+	$(GO) test -vet=off -run '^TestWalk$$' ./e2e/performance
 
 # A new field, header, reason or verb stands in tables, and in what repeats them in other languages and in words. These tests name the
 # file that lacks it. make test has them, too.
@@ -141,7 +143,7 @@ test-foundationdb-whole:
 check-foundationdb:
 	@$(if $(FDB),$(MAKE) --no-print-directory test-foundationdb,echo '*** NOT TESTED ON FOUNDATIONDB: $(NO_FDB) ***')
 
-check: lint test check-foundationdb check-deploy ## what must pass before a change lands: lint, test, test-foundationdb where FoundationDB is, and test-deploy where what it tests has changed
+check: lint test test-race test-walk check-foundationdb check-deploy ## what must pass before a change lands: these, test-foundationdb where FoundationDB is, and test-deploy where what it tests has changed
 
 # The commit at which the chart, the alerts and the dashboard have last passed. The chart's tools take twenty minutes of
 # processor time to build from nothing.

@@ -65,6 +65,8 @@ type recorder struct {
 	skipped  map[string]int // by why
 	passed   int
 	done     []string // packages that were tested to the end
+	tested   int      // packages that have tests
+	cached   int      // of them, those whose result go test remembered
 	seconds  seconds
 }
 
@@ -203,13 +205,19 @@ func reason(output string) string {
 
 func (r *recorder) takePackage(p *packageRun, e event) {
 	switch e.Action {
-	case "pass", "fail", "skip":
+	case "pass", "fail":
+		r.tested++
+		fallthrough
+	case "skip":
 		r.done = append(r.done, e.Package)
 	}
 	switch e.Action {
 	case "output":
 		switch {
 		case strings.HasPrefix(e.Output, "ok "):
+			if strings.Contains(e.Output, "\t(cached)") {
+				r.cached++
+			}
 			fmt.Fprint(r.out, e.Output)
 		case e.Output == "PASS\n" || e.Output == "FAIL\n" || strings.HasPrefix(e.Output, "? ") || strings.HasPrefix(e.Output, "FAIL\t"):
 		case p.output.Len() < maxOutput:

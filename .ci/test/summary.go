@@ -20,6 +20,8 @@ type summary struct {
 	skipped map[string]int
 	passed  int
 	done    []string // packages that were tested to the end
+	tested  int      // packages that have tests
+	cached  int      // of them, those whose result go test remembered
 	cpu     time.Duration
 	seconds seconds
 	was     seconds // of an earlier run
@@ -29,6 +31,8 @@ func (s *summary) add(r *recorder, cpu time.Duration) {
 	s.slow = append(s.slow, r.slow...)
 	s.passed += r.passed
 	s.done = append(s.done, r.done...)
+	s.tested += r.tested
+	s.cached += r.cached
 	s.cpu += cpu
 	s.seconds.add(r.seconds)
 	for why, n := range r.skipped {
@@ -57,6 +61,7 @@ func (s *summary) show(flaky []failure, took time.Duration) int {
 	}
 	fmt.Fprintf(s.out, "took %s, and %s of processor\n", took.Round(10*time.Millisecond), s.cpu.Round(10*time.Millisecond))
 	fmt.Fprintf(s.out, "%d passed, %d failed, %d skipped\n", s.passed+len(flaky), len(s.red), skipped)
+	fmt.Fprintf(s.out, "the results of %d of %d packages were remembered\n", s.cached, s.tested)
 	if len(s.red) > 0 {
 		return 1
 	}

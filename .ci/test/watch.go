@@ -14,17 +14,43 @@ import (
 // afterQuit is how long a test's program may take to print what it and its pqd do.
 const afterQuit = 30 * time.Second
 
-// watch ends tests that run for too long.
+// slowed is a clock that goes more slowly while the machine does: a test on a busy one has as long as on a quiet one.
+type slowed struct {
+	at    []time.Time
+	shows []time.Duration // at these times
+}
+
+// tick notes how much longer things took since the tick before.
+func (s *slowed) tick(now time.Time, factor float64) {
+	var shows time.Duration
+	if last := len(s.at) - 1; last >= 0 {
+		shows = s.shows[last] + time.Duration(float64(now.Sub(s.at[last]))/factor)
+	}
+	s.at, s.shows = append(s.at, now), append(s.shows, shows)
+}
+
+// since is how much time has passed on it between a time and the last tick.
+func (s *slowed) since(t time.Time) time.Duration {
+	i, _ := slices.BinarySearchFunc(s.at, t, time.Time.Compare)
+	if i == len(s.at) {
+		return 0
+	}
+	return s.shows[len(s.shows)-1] - s.shows[i]
+}
+
+// watch ends tests that run for too long, by a clock that is slowed as the machine is.
 func watch(goTest int, limit time.Duration, r *recorder, ended <-chan struct{}) {
 	tick := time.NewTicker(min(limit/10, 5*time.Second))
 	defer tick.Stop()
+	var clock slowed
 	for {
 		select {
 		case <-ended:
 			return
 		case now := <-tick.C:
+			clock.tick(now, patience.Factor())
 			t := r.longest()
-			if t.pkg == "" || now.Sub(t.since) < limit {
+			if t.pkg == "" || clock.since(t.since) < limit {
 				continue
 			}
 			r.kills(t)
