@@ -207,6 +207,12 @@ func TestEveryCommandIsRun(t *testing.T) {
 	}
 }
 
+// isNotOurs reports whether a folder has what others wrote, or what was built.
+func isNotOurs(path string) bool {
+	name := filepath.Base(path)
+	return slices.Contains([]string{"node_modules", "bin", "dist", "target"}, name) || path != root && strings.HasPrefix(name, ".")
+}
+
 // names are what a pattern finds in the files of the repository whose names end
 // like this.
 func names(t *testing.T, suffix string, pattern *regexp.Regexp) map[string]bool {
@@ -216,7 +222,7 @@ func names(t *testing.T, suffix string, pattern *regexp.Regexp) map[string]bool 
 		if err != nil {
 			return err
 		}
-		if entry.IsDir() && (entry.Name() == "node_modules" || path != root && strings.HasPrefix(entry.Name(), ".")) {
+		if entry.IsDir() && isNotOurs(path) {
 			return filepath.SkipDir
 		}
 		if entry.IsDir() || !strings.HasSuffix(path, suffix) {
@@ -277,7 +283,7 @@ func TestFilesExist(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if entry.IsDir() && (entry.Name() == "node_modules" || path != root && strings.HasPrefix(entry.Name(), ".")) {
+		if entry.IsDir() && isNotOurs(path) {
 			return filepath.SkipDir
 		}
 		path = filepath.ToSlash(strings.TrimPrefix(path, root+string(filepath.Separator)))

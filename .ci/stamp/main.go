@@ -12,8 +12,6 @@
 package main
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
 	"fmt"
 	"io/fs"
 	"log"
@@ -24,6 +22,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/pqbridge/pqbridge/internal/testkit/tools"
 )
 
 func main() {
@@ -55,7 +55,7 @@ func stamp(root string, tracked []string) error {
 		if err != nil {
 			return err
 		}
-		times[name] = timeOf(fmt.Appendf(text, "\x00%s %o", name, info.Mode()))
+		times[name] = tools.TimeOf(fmt.Appendf(text, "\x00%s %o", name, info.Mode()))
 		for dir := filepath.Dir(name); !folders[dir]; dir = filepath.Dir(dir) {
 			folders[dir] = true
 		}
@@ -84,7 +84,7 @@ func stampFolder(root, dir string, times map[string]time.Time) error {
 		case entry.Type()&fs.ModeSymlink != 0, !tracked && !entry.IsDir():
 			continue
 		case !tracked:
-			at = timeOf([]byte(name))
+			at = tools.TimeOf([]byte(name))
 		}
 		if err := os.Chtimes(filepath.Join(root, name), at, at); err != nil {
 			return err
@@ -93,18 +93,6 @@ func stampFolder(root, dir string, times map[string]time.Time) error {
 			list = fmt.Appendf(list, "%s %d\n", name, at.UnixNano())
 		}
 	}
-	times[dir] = timeOf(list)
+	times[dir] = tools.TimeOf(list)
 	return os.Chtimes(filepath.Join(root, dir), times[dir], times[dir])
-}
-
-// first and span are when the times begin, and in how many seconds they lie.
-const (
-	first = 946_684_800 // the year 2000
-	span  = 600_000_000
-)
-
-// timeOf is the time of a content: another one has another time, but for one chance in 2^58.
-func timeOf(content []byte) time.Time {
-	sum := sha256.Sum256(content)
-	return time.Unix(first+int64(binary.BigEndian.Uint64(sum[:8])%span), int64(binary.BigEndian.Uint64(sum[8:16])%1e9))
 }

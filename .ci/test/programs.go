@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -38,7 +39,7 @@ func prepare(ctx context.Context, args []string, s settings) ([]string, error) {
 	return append(variables, "PQ_TEST_PROGRAMS="+dir+string(os.PathListSeparator)+sum), err
 }
 
-// build has the programs in a folder. One that is as it was keeps its time, by which go test knows it, too.
+// build has the programs in a folder. Each has a time that follows from what it is: go test knows it by that, too.
 func build(ctx context.Context, flags []string, dir string, s settings) error {
 	made := dir + ".new"
 	cmd := exec.CommandContext(ctx, "go", append(append(flags, "-o", made+string(filepath.Separator)), s.programs...)...)
@@ -55,12 +56,9 @@ func build(ctx context.Context, flags []string, dir string, s settings) error {
 	}
 	for _, program := range programs {
 		from, to := filepath.Join(made, program.Name()), filepath.Join(dir, program.Name())
-		was, _ := tools.Checksum(to) // there may be none
-		is, err := tools.Checksum(from)
-		if err == nil && is != was {
-			err = os.Rename(from, to)
-		}
-		if err != nil {
+		sum, err := tools.Checksum(from)
+		at := tools.TimeOf([]byte(sum))
+		if err := errors.Join(err, os.Chtimes(from, at, at), os.Rename(from, to)); err != nil {
 			return err
 		}
 	}

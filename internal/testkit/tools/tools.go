@@ -7,6 +7,7 @@ package tools
 
 import (
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"time"
 )
 
 // tool is a program of others, or some that come together.
@@ -80,6 +82,19 @@ func Checksum(folder string) (string, error) {
 	h := sha256.New()
 	err := addFolder(h, folder, installed)
 	return short(h), err
+}
+
+// first and span are when the times of TimeOf begin, and in how many seconds they lie.
+const (
+	first = 946_684_800 // the year 2000
+	span  = 600_000_000
+)
+
+// TimeOf is a time of change for a file with this content. Another content has another time, but for one chance in 2^58.
+// It lies in the past: go test remembers nothing of a file that was changed just now.
+func TimeOf(content []byte) time.Time {
+	sum := sha256.Sum256(content)
+	return time.Unix(first+int64(binary.BigEndian.Uint64(sum[:8])%span), int64(binary.BigEndian.Uint64(sum[8:16])%1e9))
 }
 
 func short(h hash.Hash) string { return hex.EncodeToString(h.Sum(nil))[:16] }
