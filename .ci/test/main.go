@@ -12,8 +12,7 @@
 // A test that runs for longer than -limit gets SIGQUIT: it prints its goroutines, and those of its pqd. On a busy machine
 // the limit is longer, by as much as programs there wait for a processor.
 //
-// A run ends with the processor seconds of packages, and leaves them in <folder>/seconds. With -seconds it names those
-// that took more than in that file, for the same machine.
+// A run ends with the processor seconds of packages, and leaves them in <folder>/seconds.
 //
 // A run with a -suite ends with one line about it: how many tests of how many packages there were or, when
 // -most is over, which packages were not tested. Those are a failure with -whole alone. A test that failed always is.
@@ -40,7 +39,6 @@ func main() {
 	folder := flag.String("folder", "bin/test", "where the programs under test and the logs of failed tests go")
 	programs := flag.String("programs", "./cmd/pq ./cmd/pqd ./examples/worker ./examples/llm/gateway ./examples/llm/provider", "the programs that tests start")
 	flakyFile := flag.String("flaky", ".ci/flaky", "list of the tests that were flaky")
-	secondsFile := flag.String("seconds", "", "a file with the processor seconds of an earlier run, to which those of this one are compared")
 	var of suite
 	flag.StringVar(&of.name, "suite", "", "what the last line of the output is about")
 	flag.DurationVar(&of.most, "most", 0, "how long a suite may run; 0: for as long as it takes")
@@ -62,7 +60,7 @@ func main() {
 		defer stop()
 	}
 	os.Exit(run(ctx, groups, settings{
-		out: os.Stdout, limit: *limit, folder: *folder, flaky: *flakyFile, seconds: *secondsFile, suite: of,
+		out: os.Stdout, limit: *limit, folder: *folder, flaky: *flakyFile, suite: of,
 		programs: strings.Fields(*programs),
 	}))
 }
@@ -72,7 +70,6 @@ type settings struct {
 	limit    time.Duration
 	folder   string
 	flaky    string
-	seconds  string   // a file with an earlier run's
 	programs []string // that tests start
 	suite    suite
 }
@@ -97,7 +94,7 @@ func run(ctx context.Context, groups [][]string, s settings) int {
 	s.out = &sharedWriter{to: s.out}
 	showFlaky(s.out, s.flaky)
 	began := time.Now()
-	sum := &summary{out: s.out, skipped: make(map[string]int), seconds: make(seconds), was: readSeconds(s.seconds)}
+	sum := &summary{out: s.out, skipped: make(map[string]int), seconds: make(seconds)}
 	var again []failure
 	for _, args := range groups {
 		failed, err := first(ctx, args, s, sum)

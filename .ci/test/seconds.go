@@ -8,8 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/pqbridge/pqbridge/internal/testkit/patience"
@@ -17,10 +15,8 @@ import (
 
 const (
 	lookEach = 500 * time.Millisecond
-	// shownSeconds is how many packages the table of seconds has, besides those that grew.
+	// shownSeconds is how many packages the table of seconds has.
 	shownSeconds = 12
-	// A package grew if it takes so much more than it did, and so many seconds.
-	grewBy, grewAtLeast = 1.25, 5
 )
 
 // seconds is the processor time of the tests of each package, by its folder, with that of all programs that they start.
@@ -99,22 +95,7 @@ func tree(top int, all map[int]patience.Process, parents map[int]int) time.Durat
 	return took
 }
 
-// readSeconds reads what write has written. There may be no such file.
-func readSeconds(file string) seconds {
-	s := make(seconds)
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return s
-	}
-	for line := range strings.Lines(string(text)) {
-		took, folder, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if n, err := strconv.Atoi(took); err == nil {
-			s[folder] = time.Duration(n) * time.Second
-		}
-	}
-	return s
-}
-
+// write leaves a line for each package.
 func (s seconds) write(file string) error {
 	var text []byte
 	for _, folder := range slices.Sorted(maps.Keys(s)) {
@@ -126,49 +107,16 @@ func (s seconds) write(file string) error {
 	return os.WriteFile(file, text, 0o666)
 }
 
-// slower is how much more time this machine takes than that of an earlier table: the middle of all packages'.
-func (s seconds) slower(was seconds) float64 {
-	var ratios []float64
-	for folder, took := range s {
-		if before := was[folder]; before.Seconds() >= grewAtLeast {
-			ratios = append(ratios, took.Seconds()/before.Seconds())
-		}
-	}
-	if len(ratios) < 3 {
-		return 1
-	}
-	slices.Sort(ratios)
-	return ratios[len(ratios)/2]
-}
-
-// show prints the packages that take the most, and those that take more than in an earlier table.
-func (s seconds) show(out io.Writer, was seconds, rest time.Duration) {
+// show prints the packages that take the most.
+func (s seconds) show(out io.Writer, rest time.Duration) {
 	if len(s) == 0 {
 		return
 	}
-	slower := s.slower(was)
-	fmt.Fprintf(out, "processor: %.0f s of tests, %.0f s of building", s.sum().Seconds(), rest.Seconds())
-	if len(was) > 0 {
-		fmt.Fprintf(out, "; expected by .ci/seconds, times %.2f for this machine:", slower)
-	}
-	fmt.Fprintln(out)
+	fmt.Fprintf(out, "processor: %.0f s of tests, %.0f s of building\n", s.sum().Seconds(), rest.Seconds())
 	folders := slices.SortedFunc(maps.Keys(s), func(a, b string) int {
 		return cmp.Or(cmp.Compare(s[b], s[a]), cmp.Compare(a, b))
 	})
-	for i, folder := range folders {
-		took := s[folder].Seconds()
-		expected := was[folder].Seconds() * slower
-		grew := len(was) > 0 && took > expected*grewBy && took-expected > grewAtLeast
-		if i >= shownSeconds && !grew {
-			continue
-		}
-		line := fmt.Sprintf("%6.0f s %s", took, folder)
-		if len(was) > 0 {
-			line = fmt.Sprintf("%6.0f s %5.0f s %s", took, expected, folder)
-		}
-		if grew {
-			line += " GREW"
-		}
-		fmt.Fprintln(out, line)
+	for _, folder := range folders[:min(shownSeconds, len(folders))] {
+		fmt.Fprintf(out, "%6.0f s %s\n", s[folder].Seconds(), folder)
 	}
 }

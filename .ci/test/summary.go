@@ -24,7 +24,6 @@ type summary struct {
 	cached  int      // of them, those whose result go test remembered
 	cpu     time.Duration
 	seconds seconds
-	was     seconds // of an earlier run
 }
 
 func (s *summary) add(r *recorder, cpu time.Duration) {
@@ -46,7 +45,7 @@ func (s *summary) show(flaky []failure, took time.Duration) int {
 	for _, t := range s.slow[:min(shownSlow, len(s.slow))] {
 		fmt.Fprintf(s.out, "slow: %6.1fs %s\n", t.took, t.what)
 	}
-	s.seconds.show(s.out, s.was, s.cpu-s.seconds.sum())
+	s.seconds.show(s.out, s.cpu-s.seconds.sum())
 	skipped := 0
 	for _, why := range slices.Sorted(maps.Keys(s.skipped)) {
 		fmt.Fprintf(s.out, "skipped: %d because %s\n", s.skipped[why], why)
