@@ -30,7 +30,7 @@ func TestStarts(t *testing.T) {
 	}
 }
 `
-	code, out, _ := scratch(t, "Works|Starts", text, settings{limit: time.Minute})
+	code, out, _ := scratch(t, "Works|Starts", text, settings{limit: time.Minute}, "-count=1")
 	if code != 0 || !strings.Contains(out, "processor: ") || !strings.Contains(out, " s .\n") {
 		t.Errorf("exit code %d:\n%s", code, out)
 	}
