@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/pqbridge/pqbridge/bridge"
 	"github.com/pqbridge/pqbridge/cmd/pqd/internal/egress"
@@ -22,7 +21,7 @@ import (
 // as fast as handing them to nats.go, which copies each message.
 //
 // It leaves out messages of a tenant that sends more than the bridge handles: the bridge refuses them by their
-// subjects.
+// subjects. Nobody can refuse a message whose line nats.go does not read (see [egress.Splits]): it is left out, too.
 type messageFilter struct {
 	from   io.Reader
 	behind backlogCheck // nil: the server never holds too much
@@ -150,6 +149,8 @@ func (f *messageFilter) next() bool {
 		}
 	}
 	switch {
+	case egress.Splits(to):
+		f.in, f.skip = f.in[end:], size
 	case f.floods != nil && f.floods.Any() && f.refuse(to):
 		f.in, f.skip = f.in[end:], size
 	case headers > protocol.MaxHeaderBytes:
@@ -169,12 +170,12 @@ func (f *messageFilter) next() bool {
 // refuse makes the bridge refuse a message if its tenant sends too many; to is the message's control line without
 // the sizes.
 func (f *messageFilter) refuse(to []byte) bool {
-	fields := strings.Fields(string(to)) // MSG, subject, id of the subscription, reply subject
+	fields := egress.Fields(to) // MSG, subject, id of the subscription, reply subject
 	switch len(fields) {
 	case 3:
-		return f.floods.Refuse(fields[1], "")
+		return f.floods.Refuse(string(fields[1]), "")
 	case 4:
-		return f.floods.Refuse(fields[1], fields[3])
+		return f.floods.Refuse(string(fields[1]), string(fields[3]))
 	}
 	return false
 }

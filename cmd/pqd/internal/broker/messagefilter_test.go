@@ -48,6 +48,10 @@ func TestMessageFilter(t *testing.T) {
 			sent.WriteString(headed("pq.jobs.push 1 _INBOX.z", large, body))
 			want.WriteString(instead("pq.jobs.push 1 _INBOX.z"))
 			both("PING\r\n")
+			for _, lost := range []string{"pq.jobs.push.5\rx 1", "pq.jobs.push 1 _INBOX.\r", "pq.\rjobs\r.push 1 _INBOX.x"} {
+				sent.WriteString(headed(lost, large, body))
+				fmt.Fprintf(&sent, "MSG %s %d\r\n%s\r\n", lost, len(body), body)
+			}
 			sent.WriteString(headed("pq.jobs.push 1", large, body))
 			want.WriteString(instead("pq.jobs.push 1"))
 		}
@@ -139,7 +143,7 @@ func TestMessageFilterBesideFlood(t *testing.T) {
 	var sent, want strings.Builder
 	var refused []string
 	for i, body := range []string{"", "x", "MSG pq.B.jobs.push 1 1\r\n", strings.Repeat("x", 1<<20)} {
-		for _, reply := range []string{"", "_INBOX.x"} {
+		for _, reply := range []string{"", "_INBOX.x", "_INBOX.\u00a0x\v\f\u0085\u2003"} {
 			to := "pq.A.jobs.push 7 "
 			if reply != "" {
 				to += reply + " "

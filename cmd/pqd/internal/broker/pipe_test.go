@@ -278,3 +278,58 @@ func TestBridgeShedsForAWhile(t *testing.T) {
 		}
 	})
 }
+
+// Whatever byte a client puts into a subject and a reply subject, it reaches the bridge as a part of them, but for spaces, which end
+// them, and a carriage return: the message is left out, because nats.go would end the connection.
+func TestOddSubjectsOnThePipe(t *testing.T) {
+	t.Parallel()
+	srv, err := server.NewServer(&server.Options{DontListen: true, NoSigs: true, NoLog: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv.Start()
+	t.Cleanup(srv.Shutdown)
+	nc, err := nats.Connect("", nats.InProcessServer(newBridgePipeDialer(srv)), nats.NoReconnect(), nats.Timeout(testenv.Patience()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	sub, err := nc.SubscribeSync("pq.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := nc.FlushTimeout(testenv.Patience()); err != nil {
+		t.Fatal(err)
+	}
+	client, err := srv.InProcessConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	sent := new(strings.Builder)
+	sent.WriteString("CONNECT {\"verbose\":false}\r\n")
+	var want []string
+	for b := 1; b < 256; b++ {
+		if b == ' ' || b == '\t' || b == '\n' {
+			continue
+		}
+		subject, reply := "pq.a"+string([]byte{byte(b)})+"z", "_INBOX."+string([]byte{byte(b)})
+		fmt.Fprintf(sent, "PUB %s 1\r\nx\r\nPUB pq.jobs.push %s 1\r\nx\r\n", subject, reply)
+		if b != '\r' {
+			want = append(want, subject+" ", "pq.jobs.push "+reply)
+		}
+	}
+	go func() { _, _ = io.Copy(io.Discard, client) }()
+	if _, err := io.WriteString(client, sent.String()); err != nil {
+		t.Fatal(err)
+	}
+	for _, expected := range want {
+		m, err := sub.NextMsg(testenv.Patience())
+		if err != nil {
+			t.Fatalf("%v (%v), expected %q", err, nc.LastError(), expected)
+		}
+		if got := m.Subject + " " + m.Reply; got != expected {
+			t.Fatalf("%q, expected %q", got, expected)
+		}
+	}
+}

@@ -136,7 +136,8 @@ type Requests struct {
 }
 
 // look reads a line that a server sends on a route. It returns how many bytes of a message follow, and what takes the place of
-// line and message; nil: nothing does. sheds is asked about large requests alone, with the size of line and message.
+// line and message; nil: nothing does. A message that would end the route is left out, see [Splits]. sheds is asked about large
+// requests alone, with the size of line and message.
 func (r *Requests) look(line []byte, sheds func(size int) bool) (size int, instead []byte) {
 	sizes := 1 // at the end of the line
 	switch {
@@ -151,6 +152,9 @@ func (r *Requests) look(line []byte, sheds func(size int) bool) (size int, inste
 		return 0, nil
 	}
 	size += len("\r\n")
+	if Splits(to) {
+		return size, []byte{}
+	}
 	if size < r.Large {
 		return size, nil
 	}
@@ -159,7 +163,7 @@ func (r *Requests) look(line []byte, sheds func(size int) bool) (size int, inste
 			return size, nil
 		}
 	}
-	if !r.has(bytes.Fields(to)) || !sheds(len(line)+size) {
+	if !r.has(Fields(to)) || !sheds(len(line)+size) {
 		return size, nil
 	}
 	kind := "HMSG" // an RMSG has no headers
@@ -185,6 +189,16 @@ func (r *Requests) has(fields [][]byte) bool {
 	return string(fields[1]) == r.Account && string(fields[len(fields)-1]) == r.Group &&
 		slices.ContainsFunc(r.Prefixes, func(prefix string) bool { return bytes.HasPrefix(fields[2], []byte(prefix)) })
 }
+
+// Fields returns the fields of a line of the protocol between clients and servers, which split it at spaces and tabs. Other spaces
+// are parts of subjects.
+func Fields(line []byte) [][]byte {
+	return bytes.FieldsFunc(line, func(r rune) bool { return r == ' ' || r == '\t' })
+}
+
+// Splits reports whether a subject on a line, without its end, has a carriage return. A server takes it from a client as a part of the
+// subject, and who reads the server's line splits it there, finds a field too many, and ends the connection.
+func Splits(line []byte) bool { return bytes.IndexByte(line, '\r') >= 0 }
 
 // LastNumber reads the number at the end of a line of the protocol between clients and servers, and returns the line before
 // it, with the space.
