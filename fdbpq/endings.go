@@ -97,6 +97,7 @@ type finish struct {
 	reason string // why it is dead, or cancelled
 	next   string // its next queue, or the link that takes it
 	nextID ID     // in that queue
+	popped bool   // for good, without a lease
 }
 
 // Kept says what became of the result of an item.

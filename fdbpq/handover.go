@@ -38,8 +38,11 @@ func openHandOver(qtx *queueTx, lease *Lease) (h *handOver, refused, err error) 
 	if err != nil {
 		return nil, nil, err
 	}
-	if !from.there() || from.state.generation != lease.generation {
+	switch {
+	case !from.there():
 		return nil, &LostError{Reason: LostGone}, nil
+	case from.state.generation != lease.generation: // a purge keeps results
+		return nil, from.results.lost(*lease, ""), nil
 	}
 	item, err := from.leases.item(*lease, new(layout.Item))
 	switch {

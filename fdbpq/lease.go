@@ -307,8 +307,11 @@ func (q Queue) settle(tx kv.Tx, lease Lease, how Finish, when validity, fn func(
 	if err != nil {
 		return Settled{}, err
 	}
-	if qtx == nil || lease.generation != qtx.state.generation {
+	switch {
+	case qtx == nil:
 		return Settled{}, &LostError{Reason: LostGone}
+	case lease.generation != qtx.state.generation: // a purge keeps results
+		return Settled{}, qtx.results.lost(lease, how)
 	}
 	if qtx.settled == nil {
 		qtx.settled = new(layout.Item)

@@ -194,7 +194,7 @@ func (m *model) pop(queue string, at moment, sel selection, lease time.Duration,
 	for n, item := range hit {
 		out.Leased = lease
 		if lease == 0 {
-			m.finish(q, at, &item, modelResult{finish: fdbpq.FinishDone})
+			m.finish(q, at, &item, modelResult{finish: fdbpq.FinishDone, fence: 1})
 			q.remove(item.number)
 			out.Items = append(out.Items, item.view())
 			continue

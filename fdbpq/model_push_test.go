@@ -249,13 +249,13 @@ func (m *model) pushOne(q *modelQueue, at moment, item pushItem, answer pushedVi
 // handedOver finds the item that a push acknowledges, and says why it may not be.
 func (m *model) handedOver(to *modelQueue, l *heldLease, at moment) (from *modelQueue, number int, why string) {
 	from = m.queue(l.queue)
-	if from == nil || from.generation != l.generation {
+	if from == nil {
 		return nil, 0, "lost: gone"
 	}
 	item := from.byID(l.id)
 	switch {
-	case item == nil:
-		return nil, 0, "lost: " + string(from.lostOf(*l, at, "", ""))
+	case item == nil || from.generation != l.generation:
+		return nil, 0, "lost: " + string(from.lostOf(*l, at, ""))
 	case item.fence != l.fence:
 		return nil, 0, "lost: taken"
 	case from.config.HandOver != "*" && !slices.Contains(strings.Split(from.config.HandOver, ","), to.name):

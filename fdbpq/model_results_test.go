@@ -16,6 +16,7 @@ type modelResult struct {
 	finished     int64
 	ttl          time.Duration
 	deliveries   int64
+	fence        int64 // of the item's last lease; a pop for good takes the next one
 	reason       string
 	cause        string // what it failed of last, if the reason does not say it
 	next, nextID string // where its work goes on
@@ -79,7 +80,7 @@ func (m *model) finish(q *modelQueue, at moment, item *modelItem, r modelResult)
 	if r.body != "" && q.resultRoom(item.number) < resultCosts+int64(len(r.body)) {
 		r.body, r.dropped, kept = "", true, fdbpq.KeptDropped
 	}
-	r.finished, r.ttl, r.deliveries = at.now, item.asks, item.deliveries()
+	r.finished, r.ttl, r.deliveries, r.fence = at.now, item.asks, item.deliveries(), r.fence+item.fence
 	q.results[item.id] = r
 	end, span := r.end(), int64(max(10*time.Second, r.ttl/100))
 	m.plan(due{at: (end/span + 1) * span, kind: "results", queue: q.name, id: r.ttl.String()})

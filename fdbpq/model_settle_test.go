@@ -39,8 +39,7 @@ const (
 )
 
 // lostOf says why a lease is lost whose item is not there. A result that the queue keeps tells whether the item may have ended so.
-// got is what the store says: whether a staged pop has leased the item first is known to it alone.
-func (q *modelQueue) lostOf(l heldLease, at moment, what settlement, got string) fdbpq.Lost {
+func (q *modelQueue) lostOf(l heldLease, at moment, what settlement) fdbpq.Lost {
 	ends := map[settlement]fdbpq.Finish{settleAck: fdbpq.FinishDone, settleAckWith: fdbpq.FinishDone, settleTerminate: fdbpq.FinishDead}
 	how, ending := ends[what]
 	r, kept := q.results[l.id]
@@ -53,17 +52,13 @@ func (q *modelQueue) lostOf(l heldLease, at moment, what settlement, got string)
 		return fdbpq.LostGone
 	case r.finish == fdbpq.FinishExpired:
 		return fdbpq.LostExpired
-	case r.staged && r.finish == how && r.deliveries == l.fence && got == "lost: "+string(fdbpq.LostTaken):
-		r.deliveries, r.staged = r.deliveries+1, false
-		q.results[l.id] = r
-	}
-	if r.finish != how || r.deliveries > l.fence {
+	case r.finish != how || r.fence > l.fence:
 		return fdbpq.LostTaken
 	}
 	return fdbpq.LostGone
 }
 
-func (m *model) settle(l heldLease, at moment, what settlement, d time.Duration, reason string, got outcome) outcome {
+func (m *model) settle(l heldLease, at moment, what settlement, d time.Duration, reason string) outcome {
 	spent := l.spent
 	if what == settleReturn || what == settleBack && reason == "" {
 		spent = spending{} // nobody has begun with it
@@ -72,13 +67,13 @@ func (m *model) settle(l heldLease, at moment, what settlement, d time.Duration,
 		return outcome{Err: "cost"}
 	}
 	q := m.queue(l.queue)
-	if q == nil || q.generation != l.generation {
+	if q == nil {
 		return outcome{Err: "lost: gone"}
 	}
 	item := q.byID(l.id)
 	switch {
-	case item == nil:
-		return outcome{Err: "lost: " + string(q.lostOf(l, at, what, got.Err))}
+	case item == nil || q.generation != l.generation:
+		return outcome{Err: "lost: " + string(q.lostOf(l, at, what))}
 	case item.fence != l.fence:
 		return outcome{Err: "lost: taken"}
 	}

@@ -49,6 +49,6 @@ func settleOf(l heldLease, what settlement, d time.Duration, reason string) oper
 			}
 			return out, err
 		},
-		expect: using(l.queue, func(m *model, at moment, got outcome) outcome { return m.settle(l, at, what, d, reason, got) }),
+		expect: using(l.queue, func(m *model, at moment, _ outcome) outcome { return m.settle(l, at, what, d, reason) }),
 	}
 }

@@ -239,7 +239,7 @@ func (p pops) pop(sel *Selection, lease time.Duration, ahead *readAhead) (Popped
 // take removes an item that a pop has selected, or leases it for a time that is not 0.
 func (p pops) take(l *layout.Item, holder string, lease time.Duration) (Item, error) {
 	if lease == 0 {
-		if err := p.end(l, finish{how: FinishDone}); err != nil {
+		if err := p.end(l, finish{how: FinishDone, popped: true}); err != nil {
 			return Item{}, err
 		}
 		return itemOf(l)

@@ -113,7 +113,10 @@ func (rs results) keep(l *layout.Item, how finish) (Kept, error) {
 	}
 	r := layout.Result{
 		How: string(how.how), Keep: l.Asks, Finished: now, IDPriority: l.IDPriority, Deliveries: l.Deliveries(),
-		Reason: how.reason, Next: how.next, Dropped: !fits,
+		Fence: l.Fence, Reason: how.reason, Next: how.next, Dropped: !fits,
+	}
+	if how.popped {
+		r.Fence++
 	}
 	switch how.how {
 	case FinishCancelled:
@@ -181,7 +184,7 @@ func (rs results) lost(lease Lease, how Finish) error {
 		return &LostError{Reason: LostGone}
 	case Finish(kept.How) == FinishExpired:
 		return &LostError{Reason: LostExpired}
-	case Finish(kept.How) != how || kept.Deliveries > lease.Fence: // each lease counts one delivery at most
+	case Finish(kept.How) != how || kept.Fence > lease.Fence:
 		return &LostError{Reason: LostTaken}
 	}
 	return &LostError{Reason: LostGone}

@@ -776,10 +776,22 @@ func TestRepeatedSettlementsOfItemsWithResults(t *testing.T) {
 			f.Fatal(err)
 		}
 	}
+	revoked := func(f *fixture) { // now the item's fence is ahead of its deliveries
+		if r := f.revoke(f.leaseOne("q", time.Minute).ID, fdbpq.Revocation{}); r.Err != nil {
+			f.Fatal(r.Err)
+		}
+	}
+	popped := func(f *fixture, l fdbpq.Lease) {
+		if err := f.nack(l, 0); err != nil || len(f.pop("q", fdbpq.Min, 1).Items) != 1 {
+			f.Fatalf("the item is not back: %v", err)
+		}
+	}
 	for name, c := range map[string]struct {
 		ended     func(f *fixture, l fdbpq.Lease) // how the item ends, unless l does that
 		ack, term fdbpq.Lost
 	}{
+		"cancelled":        {func(f *fixture, l fdbpq.Lease) { f.cancel("q", l.ID(), fdbpq.Cancellation{}) }, fdbpq.LostCancelled, fdbpq.LostCancelled},
+		"popped":           {popped, fdbpq.LostTaken, fdbpq.LostTaken},
 		"by it":            {func(f *fixture, l fdbpq.Lease) { _ = ack(f, l) }, fdbpq.LostGone, fdbpq.LostTaken},
 		"terminated by it": {func(f *fixture, l fdbpq.Lease) { _ = term(f, l) }, fdbpq.LostTaken, fdbpq.LostGone},
 		"by a later lease": {func(f *fixture, _ fdbpq.Lease) { next(f, ack) }, fdbpq.LostTaken, fdbpq.LostTaken},
@@ -792,20 +804,26 @@ func TestRepeatedSettlementsOfItemsWithResults(t *testing.T) {
 			})
 		}, fdbpq.LostTaken, fdbpq.LostTaken},
 	} {
-		t.Run(name, func(t *testing.T) {
-			eachEngine(t, func(t *testing.T, open func() kv.DB) {
-				f := openFixture(t, open)
-				f.asking("q", fdbpq.NewItem{TTL: time.Hour})
-				l := *f.leaseOne("q", time.Minute).Lease
-				c.ended(f, l)
-				if err := ack(f, l); lost(err) != c.ack {
-					t.Errorf("an acknowledgement afterwards: %v, expected %q", err, c.ack)
-				}
-				if err := term(f, l); lost(err) != c.term {
-					t.Errorf("a termination afterwards: %v, expected %q", err, c.term)
-				}
+		for before, prepare := range map[string]func(*fixture){"": func(*fixture) {}, ", behind a revoked lease": revoked} {
+			t.Run(name+before, func(t *testing.T) {
+				eachEngine(t, func(t *testing.T, open func() kv.DB) {
+					f := openFixture(t, open)
+					f.asking("q", fdbpq.NewItem{TTL: time.Hour})
+					prepare(f)
+					l := *f.leaseOne("q", time.Minute).Lease
+					c.ended(f, l)
+					for _, when := range []string{"afterwards", "after a purge"} {
+						if err := ack(f, l); lost(err) != c.ack {
+							t.Errorf("an acknowledgement %s: %v, expected %q", when, err, c.ack)
+						}
+						if err := term(f, l); lost(err) != c.term {
+							t.Errorf("a termination %s: %v, expected %q", when, err, c.term)
+						}
+						f.purge("q") // results stay
+					}
+				})
 			})
-		})
+		}
 	}
 }
 

@@ -64,7 +64,8 @@ func FuzzEnvelope(f *testing.F) {
 func FuzzResult(f *testing.F) {
 	for _, r := range []Result{
 		{}, {How: "done", Keep: 1, Body: []byte("a\x00b"), Size: 3}, {How: "done", Keep: 6, Size: 200_000, Chunks: 3, Finished: 5, Deliveries: 2},
-		{How: "dead", Keep: 3, IDPriority: math.MinInt64, Dropped: true, Reason: "why", Next: "jobs-dead", NextID: "id"}, {Keep: 7}, {Keep: 1, Size: 1}, {Keep: 1, Size: -1},
+		{How: "dead", Keep: 3, IDPriority: math.MinInt64, Dropped: true, Reason: "why", Next: "jobs-dead", NextID: "id"},
+		{How: "done", Keep: 2, Deliveries: 2, Fence: 5}, {Keep: 7}, {Keep: 1, Size: 1}, {Keep: 1, Size: -1},
 	} {
 		f.Add(r.Append(nil))
 	}

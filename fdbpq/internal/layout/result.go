@@ -25,6 +25,7 @@ type Result struct {
 	NextID     string // its id there
 	Body       []byte // empty when it is kept in chunks
 	Cause      string // of a death: what the item failed of last, where Reason does not say it; of a cancellation: why
+	Fence      int64  // of the last lease, or of the pop for good that ended the item as if it were one
 }
 
 // resultVersion is the first element of the value of a result.
@@ -47,8 +48,11 @@ func (r *Result) Append(b []byte) []byte {
 	for _, s := range [...]string{r.Reason, r.Next, r.NextID} {
 		b = tuple.AppendString(b, s)
 	}
-	if b = tuple.AppendBytes(b, body); r.Cause != "" {
-		b = tuple.AppendString(b, r.Cause)
+	b = tuple.AppendBytes(b, body)
+	if apart := r.Fence != r.Deliveries; apart || r.Cause != "" {
+		if b = tuple.AppendString(b, r.Cause); apart {
+			b = tuple.AppendInt(b, r.Fence)
+		}
 	}
 	return b
 }
@@ -64,6 +68,9 @@ func ParseResult(b []byte) (Result, error) {
 	r.Body = in.Bytes()
 	if len(in.Rest()) > 0 {
 		r.Cause = in.Text()
+	}
+	if r.Fence = r.Deliveries; len(in.Rest()) > 0 {
+		r.Fence = in.Int()
 	}
 	r.Keep, r.Dropped = Keep(keep), dropped != 0
 	switch {
