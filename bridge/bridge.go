@@ -99,7 +99,7 @@ func Start(ctx context.Context, nc *nats.Conn, store *fdbpq.Store, o Options) (*
 	})
 	asks := explain.NewAsks(o.now)
 	explainer := explain.New(explain.Options{
-		Store: store, Waiting: b.waits.TakingAt, Lately: asks.Lately, Recent: stats.Recent, Full: fullFor(o.Room, b.tenants),
+		Store: store, Waiting: b.waits.TakingAt, Lately: asks.Lately, Recent: stats.Recent, Began: time.Now(), Full: fullFor(o.Room, b.tenants),
 	})
 	b.surveyor = survey.New(store, sources, b.waits.At, explainer.Cause, stats.Queues)
 	b.historian = survey.NewHistorian(stats, b.surveyor, o.Logger)

@@ -48,6 +48,7 @@ func (a *asking) moves() bool {
 // recent is how the last leases of a queue ended, and when a pop last asked.
 type recent struct {
 	Asked time.Time
+	Began time.Time // when this bridge began
 	request.Recent
 }
 
@@ -55,6 +56,7 @@ type recent struct {
 // not known.
 func (r *recent) add(b *recent) {
 	r.Asked, r.Out, r.Acked = later(r.Asked, b.Asked), later(r.Out, b.Out), later(r.Acked, b.Acked)
+	r.Began = later(r.Began, b.Began)
 	r.Failures += b.Failures
 	if b.Lost.At.After(r.Lost.At) {
 		r.Lost = b.Lost

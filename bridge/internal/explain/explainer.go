@@ -31,8 +31,9 @@ type Options struct {
 	Waiting func(queue string) (n int, bands []fdbpq.Band)
 	Lately  func(queue string) (bands []fdbpq.Band, asked time.Time)
 
-	// Recent is how the last leases of a queue ended, as far as this bridge knows.
+	// Recent is how the last leases of a queue ended, as far as this bridge knows: since it Began.
 	Recent func(queue string) request.Recent
+	Began  time.Time
 
 	// Full says why neither the store nor the owner of a queue has room for another item, or nil.
 	Full func(queue string) *failure.Failure
@@ -75,7 +76,7 @@ func (x *Explainer) AskOthers(others Others) { x.others = others }
 func (x *Explainer) here(queue string) (a asking) {
 	n, bands := x.Waiting(queue)
 	lately, asked := x.Lately(queue)
-	a.add(&asking{Waiting: n, Bands: bands, recent: recent{asked, x.Recent(queue)}})
+	a.add(&asking{Waiting: n, Bands: bands, recent: recent{asked, x.Began, x.Recent(queue)}})
 	a.add(&asking{Bands: lately})
 	return a
 }
@@ -390,7 +391,8 @@ func (e *Explained) nobody(silent int, more bool) {
 }
 
 // fails reports whether the items of the queue that are tried fail, as far as is known: all of the last attempts failed, or nothing
-// was acknowledged lately and whatever is not delayed from its push has failed, twice at least.
+// was acknowledged lately and whatever is not delayed from its push has failed, twice at least. Bridges that have just begun do not
+// know what was acknowledged before, so the failures must have been since then.
 func (e *Explained) fails() bool {
 	switch r, f := &e.asking.recent, &e.Failing; {
 	case f.Items == 0 || !r.mayFail():
@@ -398,7 +400,8 @@ func (e *Explained) fails() bool {
 	case r.Failures >= lastAttempts:
 		return true
 	default:
-		return f.Others == 0 && f.Failures >= 2 && time.Since(r.Acked) >= quietFor
+		knows := time.Since(later(r.Acked, r.Began)) >= quietFor || r.Acked.IsZero() && r.Failures >= 2
+		return f.Others == 0 && f.Failures >= 2 && knows
 	}
 }
 

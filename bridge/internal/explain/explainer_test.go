@@ -28,6 +28,7 @@ type world struct {
 	lately    []fdbpq.Band
 	asked     time.Time // when the last pop asked
 	recent    request.Recent
+	began     time.Time // when the bridge began
 	full      *failure.Failure
 	answers   []string // of the other bridges
 	silent    int
@@ -70,8 +71,8 @@ func (w *world) explainer() *explain.Explainer {
 		Store:   w.Store,
 		Waiting: func(string) (int, []fdbpq.Band) { return len(w.waiting), w.waiting },
 		Lately:  func(string) ([]fdbpq.Band, time.Time) { return w.lately, w.asked },
-		Recent:  func(string) request.Recent { return w.recent },
-		Full:    func(string) *failure.Failure { return w.full },
+		Recent:  func(string) request.Recent { return w.recent }, Began: w.began,
+		Full: func(string) *failure.Failure { return w.full },
 	})
 	if w.asksThem {
 		x.AskOthers(w)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pqbridge/pqbridge/bridge/internal/request"
 	"github.com/pqbridge/pqbridge/fdbpq"
 	"github.com/pqbridge/pqbridge/fdbpq/kv"
 	"github.com/pqbridge/pqbridge/fdbpq/link"
@@ -91,6 +92,15 @@ func TestFailing(t *testing.T) {
 		"an item was acknowledged lately": {func(w *world) { w.fail(2, time.Minute, w.push(1)); w.recent.Acked = time.Now().Add(-40 * time.Second) }, "delayed", 1, "1 item has failed, the last: smtp 550"},
 		"an item was acknowledged just now": {func(w *world) { w.fail(2, time.Minute, w.push(1)); w.pushLater(2); w.recent.Acked = time.Now() }, "delayed", 1,
 			"2 items are delayed: the first becomes ready in 1m0s. 1 item has failed"},
+		"nothing is known of what was acknowledged before a start": {func(w *world) {
+			w.fail(2, time.Minute, w.push(1), w.push(2))
+			w.began, w.recent = time.Now(), request.Recent{Failures: 1}
+		}, "delayed", 2, "2 items have failed"},
+		"nothing was acknowledged since a start": {func(w *world) {
+			w.fail(2, time.Minute, w.push(1), w.push(2))
+			w.began, w.recent = time.Now().Add(-time.Minute), request.Recent{}
+		}, "failing", 2, "2 items have failed"},
+		"both failures were since a start": {func(w *world) { w.began = time.Now(); w.fail(2, time.Minute, w.push(1)) }, "failing", 1, "1 item has failed"},
 		"the last of many attempts failed": {func(w *world) {
 			waits(w)
 			w.fail(8, 0, w.push(1), w.push(2))
