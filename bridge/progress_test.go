@@ -75,7 +75,7 @@ func TestProgress(t *testing.T) {
 	c.says(c.pop("pq.fresh.peek.min", ""), "")
 
 	last := both[1].Header.Get("PQ-Ack")
-	for _, wrong := range []string{"a\tb", "a\x00", "\xff", strings.Repeat("x", 4097)} {
+	for _, wrong := range []string{"a\tb", "a\x00", "\xff", "\u0085x", "x\v", strings.Repeat("x", 4097)} {
 		c.refused(c.raw(last, "+WPI "+wrong), 400)
 		if got := c.raw(last, last+" +WPI "+wrong, "PQ-Bundle", "1"); len(wrong) < 100 && !strings.HasPrefix(string(got.Data), "-ERR 400") {
 			t.Errorf("%.20q in a line: %q", wrong, got.Data)

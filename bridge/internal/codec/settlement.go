@@ -138,7 +138,7 @@ func (s *Settlement) readWord(body []byte) (rest []byte, f *failure.Failure) {
 	if i := bytes.IndexAny(verb, " \t\r\n{"); i > 0 {
 		verb, behind = verb[:i], verb[i:]
 	}
-	rest = bytes.TrimSpace(behind)
+	rest = bytes.Trim(behind, " \t\r\n")
 	switch string(verb) {
 	case "", protocol.SettleAck, protocol.SettleOK:
 		s.Kind = SettleAck
