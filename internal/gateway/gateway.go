@@ -124,7 +124,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case !route.changes || changes:
 	case g.changes:
-		refusef(protocol.CodeForbidden, "without PQ_CONSOLE this pqd changes queues only for programs on its machine that call 127.0.0.1, [::1] or localhost: expected PQ_CONSOLE=admin for others").write(w)
+		refusef(protocol.CodeForbidden, "without PQ_CONSOLE this pqd changes queues only for programs of its user and machine that call 127.0.0.1, [::1] or localhost, without a proxy: expected PQ_CONSOLE=admin for others").write(w)
 		return
 	default:
 		refusef(protocol.CodeForbidden, "this pqd only shows: expected PQ_CONSOLE=admin for requests that change something").write(w)
@@ -239,7 +239,7 @@ type Options struct {
 	Prefix  string // of the subjects
 	Tenants bool   // subjects name tenants: queues have names such as acme.jobs
 	Changes bool   // serve requests that change something
-	Near    bool   // serve these only to programs that call this machine by a loopback address, and not through a proxy
+	Near    bool   // serve these only to programs of this user that call this machine by a loopback address, and not through a proxy; needs [ConnContext]
 	Token   string // the operator's; "": callers need no token
 	TokenIn string // where callers without a token find it; "": the line in the file PQ_CONSOLE_TOKEN
 

@@ -2,12 +2,14 @@ package gateway
 
 import (
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 
@@ -125,18 +127,48 @@ func fromOwnSite(r *http.Request) bool {
 	return err == nil && from.Host != "" && from.Host == r.Host
 }
 
-// near reports whether the client called this machine itself. A proxy on the machine has a loopback address, too, and
-// its clients are anybody: it says that it passes a request on, speaks HTTP/1.0, or leaves the name of the host as it
-// came. A name other than localhost counts as that: whoever answers for the names of a network may have a browser
-// call this machine by it.
+// otherUserKey is the key of a context's value: a func() bool that says whether a program of another user has the other end of the
+// connection.
+type otherUserKey struct{}
+
+// ConnContext is that of an http.Server whose gateway serves some requests only to programs that are near.
+func ConnContext(ctx context.Context, conn net.Conn) context.Context {
+	here, err := netip.ParseAddrPort(conn.LocalAddr().String())
+	if err != nil {
+		return ctx
+	}
+	there, err := netip.ParseAddrPort(conn.RemoteAddr().String())
+	if err != nil {
+		return ctx
+	}
+	return context.WithValue(ctx, otherUserKey{}, sync.OnceValue(func() bool { return isOtherUser(here, there) }))
+}
+
+// Headers by which proxies say that they pass a request on, and the beginnings of others.
+var (
+	proxyHeaders = []string{
+		"Forwarded", "Via", "X-Real-Ip", "X-Client-Ip", "X-Cluster-Client-Ip", "X-Proxyuser-Ip", "X-Original-Host", "X-Original-Url", "True-Client-Ip", "Cdn-Loop",
+	}
+	proxyPrefixes = []string{"X-Forwarded-", "X-Envoy-", "X-Amzn-", "X-Azure-", "Cf-", "Fly-", "Tailscale-"}
+)
+
+// isProxied reports whether a header says that a proxy passes the request on.
+func isProxied(name string) bool {
+	return slices.Contains(proxyHeaders, name) || slices.ContainsFunc(proxyPrefixes, func(p string) bool { return strings.HasPrefix(name, p) })
+}
+
+// near reports whether a program of pqd's user called this machine itself. A proxy on the machine has a loopback address, too, and
+// its clients are anybody, who may send any header: but it runs as another user, says that it passes a request on, speaks HTTP/1.0,
+// or leaves the name of the host as it came. A name other than localhost counts as that: whoever answers for the names of a network
+// may have a browser call this machine by it.
 func near(r *http.Request) bool {
-	for _, name := range []string{protocol.HeaderForwarded, "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip", "Forwarded", "Via"} {
-		if r.Header.Values(name) != nil {
+	if isOther, is := r.Context().Value(otherUserKey{}).(func() bool); is && isOther() || !r.ProtoAtLeast(1, 1) {
+		return false
+	}
+	for name := range r.Header {
+		if isProxied(name) {
 			return false
 		}
-	}
-	if !r.ProtoAtLeast(1, 1) {
-		return false
 	}
 	host := r.Host
 	if name, _, err := net.SplitHostPort(host); err == nil {

@@ -137,6 +137,14 @@ func TestNear(t *testing.T) {
 	} {
 		callsAs(t, s, 403, `"access":"read"`, head)
 	}
+	for _, name := range []string{
+		"X-Forwarded-Port", "X-Forwarded-Server", "X-Client-IP", "CF-Connecting-IP", "cf-ray", "True-Client-IP", "X-Envoy-External-Address", "X-ProxyUser-Ip",
+		"Fly-Client-IP", "Tailscale-User-Login", "X-Amzn-Trace-Id", "CDN-Loop",
+	} {
+		if r := s.send("POST", "/v1/queues/jobs/push", "x", name, "x"); r.code != 403 {
+			t.Errorf("with the header %s: %+v", name, r)
+		}
+	}
 	if n := s.numbers("jobs"); n.Ready != 6 {
 		t.Errorf("%+v", n)
 	}

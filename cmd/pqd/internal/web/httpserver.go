@@ -86,6 +86,7 @@ func startHTTP(where settings.Address, cert *webCertificate, handler http.Handle
 			WriteTimeout:      30 * time.Second,
 			IdleTimeout:       2 * time.Minute,
 			MaxHeaderBytes:    1 << 16,
+			ConnContext:       gateway.ConnContext,
 
 			DisableGeneralOptionsHandler: true, // it would answer OPTIONS * for any host, and without a token
 			ErrorLog:                     stdlog.New(httpProblems{log}, "", 0),
