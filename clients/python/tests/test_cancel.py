@@ -404,6 +404,7 @@ class HangUps(TestCase):
             began.append(item)
             await asyncio.sleep(PATIENCE)
 
+        await q.configure({})  # before it there is no queue, which a consumer says
         consumer = q.consume(work, lease="1h", limit=1, on_error=lambda err, item: errors.append(getattr(err, "text", "")))
         asked = asyncio.create_task(q.push_and_wait("x", wait="1h", cancel_on_hang_up=True))
         await self.until("it works", lambda: began)

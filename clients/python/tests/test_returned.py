@@ -249,6 +249,7 @@ class Kept(Stand):
         async def work(item: Item) -> object:
             return values[item.text]
 
+        await q.configure({})  # before it there is no queue, which a consumer says
         async with q.consume(work, on_error=self.on_error):
             found = {name: await q.push_and_wait(name, wait=PATIENCE) for name in values}
         self.assertEqual({(one.outcome, one.deliveries) for one in found.values()}, {("dead", 1)})
@@ -311,6 +312,7 @@ class Synchronous(unittest.TestCase):
             return values[item.text]
 
         errors: list[BaseException] = []
+        self.q.configure({})  # before it there is no queue, which a consumer says
         with self.q.consume(work, on_error=lambda err, item: errors.append(err)):
             found = {name: self.q.push_and_wait(name, wait=PATIENCE) for name in values}
         self.assertEqual((found["text"].text, found["json"].json(), found["set"].outcome), ("a", [1, None], "dead"))
