@@ -256,7 +256,7 @@ class Channel(virtual.Channel):
 
     def basic_reject(self, delivery_tag: str, requeue: bool = False) -> None:
         """What is not requeued becomes a dead letter."""
-        self._settle(delivery_tag, Item.nak if requeue else _reject)
+        self._settle(delivery_tag, _requeue if requeue else _reject)
 
     def basic_recover(self, requeue: bool = False) -> None:
         if not requeue:
@@ -318,6 +318,11 @@ class Channel(virtual.Channel):
         if self.connection is not None:
             self.connection.close_channel(self)
         self.exchange_types = None
+
+
+async def _requeue(item: Item) -> None:
+    """A task that is requeued has failed. A result was looked at, as Celery does with each progress."""
+    await (unworked(item) if kombu_celery.is_reply_queue(item.queue) else item.nak())
 
 
 async def _reject(item: Item) -> None:

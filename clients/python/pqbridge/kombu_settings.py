@@ -29,6 +29,9 @@ _REPLIES = 3600.0
 # How long a result lasts whose program has ended. 0 would be for ever.
 _UNREAD = "1s"
 
+# A result is no work that fails, however often its program looks at it.
+_LOOKS = 0
+
 # How long a program waits when it ends.
 _LAST = 2.0
 
@@ -52,7 +55,7 @@ def settings(arguments: Mapping[str, Any], replies: bool) -> ConfigChange:
     if any(ttls):
         found["ttl"] = text(min(min(float(ttl) for ttl in ttls if ttl) / 1000, TEN_YEARS))
     if replies:
-        found["expire_empty"] = expire_empty(ends / 1000 if ends else None)
+        found["expire_empty"], found["max_deliveries"] = expire_empty(ends / 1000 if ends else None), _LOOKS
     elif ends is not None:
         found["expire_empty"] = text(min(max(ends / 1000, _LEAST), _MOST)) if ends else "0s"
     return found
@@ -138,7 +141,7 @@ class Settings:
             found = await self._config(queue)
             ends, ttl = (found.get("expire_empty", "0s"), seconds(found["ttl"], "ttl", zero=True)) if found else ("0s", 0.0)
             if self._ends and ends == "0s":
-                change: ConfigChange = {"expire_empty": expires}
+                change: ConfigChange = {"expire_empty": expires, "max_deliveries": _LOOKS}
                 if lasts and not ttl:
                     change["ttl"] = text(lasts)
                 await self._configure(queue, change)

@@ -128,6 +128,7 @@ class Declarations(unittest.TestCase):
 
     def test_what_arguments_become(self) -> None:
         minute, most = "60000ms", "2592000000ms"
+        looks = {"max_deliveries": 0}
         for arguments, replies, expected in (
             ({}, False, {}),
             ({"x-expires": 0}, False, {"expire_empty": "0s"}),
@@ -136,15 +137,34 @@ class Declarations(unittest.TestCase):
             ({"x-expires": 10**12}, False, {"expire_empty": most}),
             ({"x-message-ttl": 5000}, False, {"ttl": "5000ms"}),
             ({"x-message-ttl": 5000, "x-expires": 90_000}, False, {"ttl": "5000ms", "expire_empty": "90000ms"}),
-            ({"x-expires": 90_000}, True, {"ttl": "90000ms", "expire_empty": "90000ms"}),
-            ({"x-expires": 86_400_000}, True, {"ttl": "86400000ms", "expire_empty": "3600000ms"}),
-            ({"x-expires": 1000}, True, {"ttl": "1000ms", "expire_empty": minute}),
-            ({"x-expires": 90_000, "x-message-ttl": 5000}, True, {"ttl": "5000ms", "expire_empty": "90000ms"}),
-            ({"x-expires": 0}, True, {"expire_empty": "3600000ms"}),
-            ({}, True, {"expire_empty": "3600000ms"}),
+            ({"x-expires": 90_000}, True, {"ttl": "90000ms", "expire_empty": "90000ms", **looks}),
+            ({"x-expires": 86_400_000}, True, {"ttl": "86400000ms", "expire_empty": "3600000ms", **looks}),
+            ({"x-expires": 1000}, True, {"ttl": "1000ms", "expire_empty": minute, **looks}),
+            ({"x-expires": 90_000, "x-message-ttl": 5000}, True, {"ttl": "5000ms", "expire_empty": "90000ms", **looks}),
+            ({"x-expires": 0}, True, {"expire_empty": "3600000ms", **looks}),
+            ({}, True, {"expire_empty": "3600000ms", **looks}),
         ):
             with self.subTest(arguments=arguments, replies=replies):
                 self.assertEqual(settings(arguments, replies), expected)
+
+    def test_looks_are_no_failures(self) -> None:
+        """Celery looks at a progress by a requeue, as often as its program asks. A queue of tasks counts each (test_kombu)."""
+        self.declare()
+        with self.connection.Producer(self.channel) as producer:
+            producer.publish("half way", routing_key=self.queue, correlation_id="task")
+        looks = 0
+
+        def look(message: Any) -> None:
+            nonlocal looks
+            looks += 1
+            message.reject(requeue=True)
+
+        with self.connection.Consumer([KombuQueue(self.queue)], channel=self.channel, on_message=look):
+            while looks < 20:
+                self.connection.drain_events(timeout=PATIENCE)
+        found = self.client.queue(self.queue).pop(lease=60, wait=PATIENCE)
+        self.assertEqual((found.failures, found.interruptions), (0, 0))
+        self.assertNotIn(self.queue + "-dead", self.client.queues())
 
     def test_each_declaration_counts(self) -> None:
         """The queue may have ended since the last one. Before it can have, a declaration costs nothing."""
