@@ -21,7 +21,9 @@ import (
 func (w *world) waitThenPush(t *testing.T, c *client.Client, queue string, opts ...client.PopOption) *client.Item {
 	t.Helper()
 	waits := seeWaits(t, w.NATS.Connect(t))
+	pushed := make(chan struct{})
 	go func() {
+		defer close(pushed)
 		<-waits(queue)
 		if _, err := w.client.Queue(queue).Push(t.Context(), []byte("x")); err != nil {
 			t.Error(err)
@@ -31,6 +33,7 @@ func (w *world) waitThenPush(t *testing.T, c *client.Client, queue string, opts 
 	if err != nil {
 		t.Fatal(err)
 	}
+	<-pushed // its answer may come behind the item
 	return item
 }
 
