@@ -40,20 +40,28 @@ type deluge struct {
 	subject string // without the tenant
 	headers string // the header block
 	body    int    // its length
+	bundle  int    // or it has the frames of so many items
+	reply   string // behind the inbox
 	silent  bool   // without a reply subject
+	beside  int    // further connections that do the same
 }
 
 func (f deluge) message() []byte {
-	reply := floodInbox + " "
+	reply := floodInbox + f.reply + " "
 	if f.silent {
 		reply = ""
 	}
 	to := "pq.FLOOD." + f.subject + " " + reply
-	body := strings.Repeat("x", f.body) + "\r\n"
+	body := strings.Repeat("x", f.body) + strings.Repeat("0 1\nx\n", f.bundle)
 	if f.headers == "" {
-		return fmt.Appendf(nil, "PUB %s%d\r\n%s", to, f.body, body)
+		return fmt.Appendf(nil, "PUB %s%d\r\n%s\r\n", to, len(body), body)
 	}
-	return fmt.Appendf(nil, "HPUB %s%d %d\r\n%s%s", to, len(f.headers), len(f.headers)+f.body, f.headers, body)
+	return fmt.Appendf(nil, "HPUB %s%d %d\r\n%s%s\r\n", to, len(f.headers), len(f.headers)+len(body), f.headers, body)
+}
+
+// headed is a header block with so many headers of a length.
+func headed(headers, length int) string {
+	return "NATS/1.0\r\n" + strings.Repeat("A: "+strings.Repeat("x", length)+"\r\n", headers) + "\r\n"
 }
 
 var deluges = []deluge{
@@ -63,7 +71,13 @@ var deluges = []deluge{
 	{what: "bad header blocks", subject: "jobs.push", headers: "NATS/1.0\r\nnonsense\r\n\r\n"},
 	{what: "malformed pushes without reply", subject: "jobs.push.high", silent: true},
 	{what: "pushes of 1 MB", subject: "jobs.push", body: 1 << 20},
-	{what: "headers of 66 kB", subject: "jobs.push", headers: "NATS/1.0\r\nA: " + strings.Repeat("x", 66_000) + "\r\n\r\n"},
+	{what: "headers of 66 kB", subject: "jobs.push", headers: headed(1, 66_000)},
+	{what: "300 short headers", subject: "jobs.get.x", headers: headed(300, 1), beside: 3},
+	{what: "900 short headers", subject: "jobs.get.x", headers: headed(900, 1), beside: 3},
+	{what: "30 headers", subject: "jobs.get.x", headers: headed(30, 100)},
+	{what: "subjects of many tokens", subject: "jobs.push" + strings.Repeat(".x", 200)},
+	{what: "long reply subjects", subject: "jobs.push", reply: "." + strings.Repeat("x", 900)},
+	{what: "bundles of small items", subject: "jobs.push", headers: "NATS/1.0\r\nPQ-Bundle: 1000\r\n\r\n", bundle: 1000},
 }
 
 // One tenant floods pqd beside twenty others, who are served as before. The log has their latencies before and meanwhile.
@@ -83,9 +97,19 @@ func TestFloodOfOneTenant(t *testing.T) {
 			}
 			floodNeighbours(t, others, span/10) // make the queues
 			before := floodNeighbours(t, others, span)
-			end := f.begin(t, p)
+			ends := make([]func() (int, map[string]int), 1+f.beside)
+			for i := range ends {
+				ends[i] = f.begin(t, p)
+			}
 			during := floodNeighbours(t, others, span)
-			sent, answers := end()
+			sent, answers := 0, make(map[string]int)
+			for _, end := range ends {
+				n, got := end()
+				sent += n
+				for code, count := range got {
+					answers[code] += count
+				}
+			}
 			ratio := func(thousandth int) string {
 				from, to := before.at(thousandth), during.at(thousandth)
 				return fmt.Sprintf("%s to %s: %.1f", from, to, float64(to)/float64(from))

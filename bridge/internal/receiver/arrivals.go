@@ -71,6 +71,9 @@ func (a *arrivals) start(handle func(*nats.Msg), log *slog.Logger) {
 	a.end = new(nats.Msg)
 	a.marks = make(map[*nats.Msg]*mark)
 	a.some.L = &a.mu
+	if count := a.countHeaders; a.tenant != nil {
+		a.floods.count(&count)
+	}
 	go a.collect()
 	go a.run()
 }
@@ -179,6 +182,20 @@ func (a *arrivals) flood(tenant string) {
 	a.tell()
 }
 
+// countHeaders counts the lines of headers of a message that arrives next.
+func (a *arrivals) countHeaders(subject string, lines int) {
+	tenant := a.tenant(subject)
+	if tenant == "" {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.lines.count(tenant, lines) {
+		a.warn(tenant)
+	}
+	a.tell()
+}
+
 // warn logs that a tenant floods the bridge.
 func (a *arrivals) warn(tenant string) {
 	now := time.Now()
@@ -239,6 +256,7 @@ func (a *arrivals) run() {
 		}
 	}
 	a.floods.tell(nil)
+	a.floods.count(nil)
 }
 
 // next returns messages, and uses the memory of the earlier ones for later ones.

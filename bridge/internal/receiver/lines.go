@@ -29,6 +29,9 @@ type line struct {
 	full     time.Time     // since when the tenant floods; zero: it does not
 	least    time.Duration // how long the flood lasts after the line is empty, at least
 	until    time.Time     // the end of the flood; zero: the line is not empty yet
+
+	headers int       // lines of headers that came since
+	since   time.Time // a second ago at most, or it counts for nothing
 }
 
 const (
@@ -43,6 +46,10 @@ const (
 	roundMost  = 64
 	turnBytes  = 64 << 10
 	roundBytes = 256 << 10
+
+	// headersMost is how many lines of headers a tenant may send in a second. nats.go reads them on the goroutine that receives for
+	// all, which a few millions keep busy.
+	headersMost = 250_000
 
 	// linesKept is how many lines of tenants are kept while they are empty.
 	linesKept = 1024
@@ -93,6 +100,20 @@ func (l *lines) flood(tenant string) (begins bool) {
 		l.emptied(of)
 	}
 	return begins
+}
+
+// count counts lines of headers that nobody has read, and reports whether a flood begins with them.
+func (l *lines) count(tenant string, headers int) (begins bool) {
+	of, now := l.open(tenant), time.Now()
+	if now.Sub(of.since) >= time.Second {
+		of.since, of.headers = now, 0
+	}
+	if of.headers += headers; of.headers <= headersMost {
+		l.forget(of)
+		return false
+	}
+	of.headers = 0
+	return l.flood(tenant)
 }
 
 // begin begins a flood, unless it is under way. The flood lasts at least this long after the line is empty.
@@ -212,7 +233,22 @@ func (l *lines) forget(of *line) {
 // Floods tells a connection which messages the receiver would refuse unread: the messages of tenants that flood it. The
 // connection then need not read them. The zero value is ready for use, and nil knows of no flood.
 type Floods struct {
-	refuse atomic.Pointer[func(subject, reply string) bool] // nil: no tenant floods
+	refuse atomic.Pointer[func(subject, reply string) bool]  // nil: no tenant floods
+	lines  atomic.Pointer[func(subject string, headers int)] // nil: nobody counts
+}
+
+// Headers tells the receiver of a message with so many lines of headers, before anything reads them.
+func (f *Floods) Headers(subject string, lines int) {
+	if count := f.lines.Load(); count != nil {
+		(*count)(subject, lines)
+	}
+}
+
+// count sets the function that counts lines of headers; nil ends that.
+func (f *Floods) count(lines *func(subject string, headers int)) {
+	if f != nil {
+		f.lines.Store(lines)
+	}
 }
 
 // Any reports whether any tenant floods the receiver.

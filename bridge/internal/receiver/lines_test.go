@@ -157,6 +157,38 @@ func TestFloodByWord(t *testing.T) {
 	}
 }
 
+// A tenant that sends too many lines of headers within a second floods, and is refused before anything reads them.
+func TestFloodOfHeaders(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var floods Floods
+		a := arrivals{log: slog.New(slog.DiscardHandler), tenant: tenantOf, floods: &floods, refuse: func(string, string, string) {}}
+		a.floods.Headers("a", 10*headersMost) // nobody counts
+		count := a.countHeaders
+		floods.count(&count)
+		for range 3 { // each second counts for itself
+			floods.Headers("a", headersMost)
+			floods.Headers("A", 2*headersMost) // without a tenant
+			if floods.Any() {
+				t.Error("as many lines as a tenant may send are a flood")
+			}
+			<-time.After(time.Second)
+		}
+		floods.Headers("a", headersMost/2)
+		floods.Headers("a", headersMost/2+1)
+		if !floods.Refuse("a", "") || floods.Refuse("b", "") {
+			t.Error("the tenant is not refused, or another one is")
+		}
+		<-time.After(restMost)
+		if floods.Refuse("a", "") {
+			t.Error("the flood has no end")
+		}
+		if floods.Headers("a", headersMost); floods.Any() {
+			t.Error("the lines before the flood count behind it")
+		}
+	})
+}
+
 // Of many tenants the lines are forgotten when they are empty, and no others.
 func TestLinesOfManyTenants(t *testing.T) {
 	t.Parallel()

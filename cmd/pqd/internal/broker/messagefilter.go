@@ -50,6 +50,9 @@ type floodCheck interface {
 
 	// Refuse refuses a message, and reports whether it did.
 	Refuse(subject, reply string) bool
+
+	// Headers counts the lines of headers of a message. With it its tenant may send more than the bridge handles.
+	Headers(subject string, lines int)
 }
 
 const (
@@ -62,6 +65,9 @@ const (
 	// filterLarge is the least size of a message that is replaced under pressure.
 	// Receiving a smaller one costs little more than refusing it.
 	filterLarge = 8 << 10
+
+	// filterLines is how many lines of headers a message has that nobody counts.
+	filterLines = 8
 
 	// filterAsk is how many bytes of messages pass between two calls of behind.
 	filterAsk = 256 << 10
@@ -159,12 +165,30 @@ func (f *messageFilter) next() bool {
 		f.replace(bridge.TooManyBytes, to, end, size)
 	case len(f.in) < end+headers:
 		return false
-	case bytes.Count(f.in[end:end+headers], []byte{'\n'}) > protocol.MaxHeaderLines+2: // the first line and the empty one
+	default:
+		f.pick(to, end, size, bytes.Count(f.in[end:end+headers], []byte{'\n'}))
+	}
+	return true
+}
+
+// pick decides about a message by the lines of its header block.
+func (f *messageFilter) pick(to []byte, end, size, lines int) {
+	switch {
+	case lines > protocol.MaxHeaderLines+2: // the first line and the empty one
 		f.replace(bridge.TooManyHeaders, to, end, size)
+	case lines > filterLines && f.floods != nil && f.floodBy(to, lines):
+		f.in, f.skip = f.in[end:], size
 	default:
 		f.give(end, size)
 	}
-	return true
+}
+
+// floodBy counts the lines of a header block, and refuses the message if they make a flood.
+func (f *messageFilter) floodBy(to []byte, lines int) bool {
+	if fields := egress.Fields(to); len(fields) > 1 {
+		f.floods.Headers(string(fields[1]), lines)
+	}
+	return f.floods.Any() && f.refuse(to)
 }
 
 // refuse makes the bridge refuse a message if its tenant sends too many; to is the message's control line without

@@ -124,9 +124,18 @@ func TestMessageFilterUnderPressure(t *testing.T) {
 type flood struct {
 	prefix  string
 	refused []string
+	counts  string // subjects begin so whose headers make a flood of them
+	headers []int  // what was counted
 }
 
 func (f *flood) Any() bool { return f.prefix != "" }
+
+func (f *flood) Headers(subject string, lines int) {
+	f.headers = append(f.headers, lines)
+	if f.counts != "" && strings.HasPrefix(subject, f.counts) {
+		f.prefix = f.counts
+	}
+}
 
 func (f *flood) Refuse(subject, reply string) bool {
 	if !strings.HasPrefix(subject, f.prefix) {
@@ -174,5 +183,24 @@ func TestMessageFilterBesideFlood(t *testing.T) {
 	s := &messageFilter{from: strings.NewReader(want.String()), floods: new(flood)}
 	if got, err := io.ReadAll(s); err != nil || string(got) != want.String() {
 		t.Errorf("without a flood: read %d bytes, expected %d; %v", len(got), want.Len(), err)
+	}
+}
+
+// The lines of headers are counted before anything else reads them, but for messages with few. One with which they are a flood is
+// left out, and so are those behind it.
+func TestMessageFilterCountsHeaders(t *testing.T) {
+	t.Parallel()
+	message := func(subject string, lines int) string {
+		block := "NATS/1.0\r\n" + strings.Repeat("A: b\r\n", lines-2) + "\r\n"
+		return fmt.Sprintf("HMSG %s 7 %d %[2]d\r\n%s\r\n", subject, len(block), block)
+	}
+	few, more, many := message("pq.A.x", filterLines), message("pq.B.x", filterLines+1), message("pq.A.x", 300)
+	f := &flood{counts: "pq.A."}
+	got, err := io.ReadAll(&messageFilter{from: strings.NewReader(few + more + many + few + more), floods: f})
+	if want := few + more + more; err != nil || string(got) != want {
+		t.Errorf("read %q, expected %q; %v", got, want, err)
+	}
+	if want := []int{filterLines + 1, 300, filterLines + 1}; !slices.Equal(f.headers, want) || len(f.refused) != 2 {
+		t.Errorf("counted %v, expected %v; refused %v, expected 2", f.headers, want, f.refused)
 	}
 }
