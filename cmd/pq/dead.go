@@ -18,7 +18,7 @@ import (
 
 func deadCommand(s *session.Session) *cobra.Command {
 	c := &cobra.Command{
-		Use: "dead", Args: cobra.ArbitraryArgs,
+		Use: "dead", Args: cobra.ArbitraryArgs, SuggestFor: []string{"failed", "failures", "retry", "requeue"},
 		Short: "list, count or requeue dead letters",
 		Long:  `Dead letters are items that a queue has given up.`,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -245,7 +245,7 @@ is full, what has no room stays a dead letter.` + whereHelp("ready"),
   pq dead requeue jobs --all
 
   # those that failed alike, over ten minutes
-  pq dead requeue jobs --where 'reason=timeout*' --spread 10m`,
+  pq dead requeue jobs --where 'cause=timeout*' --spread 10m`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			queue, ids := args[0], args[1:]
 			if many.asked() {

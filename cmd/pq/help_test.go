@@ -54,6 +54,19 @@ func leaves(c *cobra.Command, fn func(*cobra.Command)) {
 	}
 }
 
+// The words of other programs lead to a command.
+func TestOtherWordsForCommands(t *testing.T) {
+	t.Parallel()
+	for word, want := range map[string]string{
+		"status": "pq ls or pq doctor", "health": "pq doctor", "jobs": "pq list", "failed": "pq dead", "retry": "pq dead", "requeue": "pq dead", "queues": "pq ls",
+		"pusch": "pq push",
+	} {
+		if _, text := pq(t, nil, word); !strings.Contains(text, fmt.Sprintf("no command %q: perhaps %s\n", word, want)) {
+			t.Errorf("%s, expected a hint at %s", text, want)
+		}
+	}
+}
+
 // Every command has a description and examples, whose flags and arguments exist.
 func TestHelpMatchesTheCommands(t *testing.T) {
 	t.Parallel()

@@ -19,7 +19,7 @@ func listCommand(s *session.Session) *cobra.Command {
 	var key, holder, after string
 	var attempts, progress bool
 	c := &cobra.Command{
-		Use: "list <queue>", Args: session.Arguments(1, 1),
+		Use: "list <queue>", Args: session.Arguments(1, 1), SuggestFor: []string{"jobs", "items"},
 		Short: "list the items of a queue",
 		Long: `Lists items in the order in which "pq pop" would take them, and changes nothing.
 If there are none the exit code is 3.`,

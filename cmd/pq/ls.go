@@ -18,7 +18,7 @@ func lsCommand(s *session.Session) *cobra.Command {
 	var names bool
 	var every time.Duration
 	c := &cobra.Command{
-		Use: "ls [<prefix>]", Args: session.Arguments(0, 1),
+		Use: "ls [<prefix>]", Args: session.Arguments(0, 1), SuggestFor: []string{"queues", "status"},
 		Short: "list the queues",
 		Long: `Lists the queues with their counts, or those whose names begin with a prefix.
 DEAD are the items of the queue for dead letters. "held 3m, <holder>" is the oldest

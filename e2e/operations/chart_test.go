@@ -403,9 +403,13 @@ func TestScalingByHTTP(t *testing.T) {
 	p := launch(t, env)
 	nc := p.Connect(t, nats.UserInfo(env["NATS_USER"], env["NATS_PASSWORD"]))
 	pqd.Push(t, nc, "jobs", 5, "an item")
+	pqd.Push(t, nc, "jobs", 5, "a leased one")
+	if _, err := nc.RequestMsg(&nats.Msg{Subject: "pq.jobs.pop.min", Header: nats.Header{"PQ-Lease": {"1h"}}}, testenv.Patience()); err != nil {
+		t.Fatal(err)
+	}
 	path := regexp.MustCompile(`url: "http://pqd\.default\.svc:8622(/[^"]*)"`).FindStringSubmatch(pqd.Read(t, kubernetes))
 	fields := regexp.MustCompile(`valueLocation: (\w+)`).FindAllStringSubmatch(pqd.Read(t, kubernetes), -1)
-	if path == nil || len(fields) != 2 {
+	if path == nil || len(fields) != 3 {
 		t.Fatalf("%s names the path %q and the fields %q", kubernetes, path, fields)
 	}
 	code, body := pqd.Ask(t, "GET", p.HTTP+path[1], "", "Authorization", "Bearer "+env["NATS_PASSWORD"])
@@ -415,7 +419,7 @@ func TestScalingByHTTP(t *testing.T) {
 	}
 	for _, field := range fields {
 		if number, is := said[field[1]].(float64); !is || number <= 0 {
-			t.Errorf("%s is %v, expected a number of the item that is there", field[1], said[field[1]])
+			t.Errorf("%s is %v, expected a number of the items that are there", field[1], said[field[1]])
 		}
 	}
 	p.Stop(t)

@@ -21,7 +21,7 @@ import (
 // Command is the command of a pq of this version.
 func Command(s *session.Session, version string) *cobra.Command {
 	return &cobra.Command{
-		Use: "doctor [<queue>]", Args: session.Arguments(0, 1),
+		Use: "doctor [<queue>]", Args: session.Arguments(0, 1), SuggestFor: []string{"status", "health", "check"},
 		Short: "find out what is wrong",
 		Long: `Checks the connection to the NATS server, the bridges, their versions and stores,
 the permissions of this user, the speed of the store, the clocks, the queues and
