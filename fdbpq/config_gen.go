@@ -63,10 +63,10 @@ type Config struct {
 	// How many deliveries each key allows in a time, such as 100/1m; empty: no bound.
 	KeyRate Rate `json:"key_rate,omitzero"`
 
-	// How much cost the queue hands out in a time, such as 90000/1m; empty: no bound.
+	// How much cost the queue hands out in a time, such as 1440/1s; empty: no bound.
 	CostRate CostRate `json:"cost_rate,omitzero"`
 
-	// How much cost each key hands out in a time, such as 90000/1m; empty: no bound.
+	// How much cost each key hands out in a time, such as 1440/1s; empty: no bound.
 	KeyCostRate CostRate `json:"key_cost_rate,omitzero"`
 
 	// The queues to which pushes may hand over leased items of this one, separated by commas; *: all.

@@ -85,12 +85,12 @@ type Config struct {
 	// How many deliveries each key allows in a time, such as `100/1m`; empty: no bound.
 	KeyRate string `json:"key_rate" pq:"label=Rate of a key; core=Rate.String"`
 
-	// How much [cost](cost.md) the queue hands out in a time, such as `90000/1m`; empty: no bound.
+	// How much [cost](cost.md) the queue hands out in a time, such as `1440/1s`; empty: no bound.
 	//
 	// 1 to 1000000000000, in 1s to 24h.
 	CostRate string `json:"cost_rate" pq:"label=Cost rate; since=3; core=CostRate.String"`
 
-	// How much cost each key hands out in a time, such as `90000/1m`; empty: no bound.
+	// How much cost each key hands out in a time, such as `1440/1s`; empty: no bound.
 	KeyCostRate string `json:"key_cost_rate" pq:"label=Cost rate of a key; since=3; core=CostRate.String"`
 
 	// The queues to which pushes may [hand over](push.md#hand-over) leased items of this one, separated by commas; `*`: all.

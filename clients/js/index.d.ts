@@ -815,7 +815,7 @@ export interface KeySettings {
   weight?: number;
   /** Its items are not handed out. */
   paused?: boolean;
-  /** How much cost it gets in a time, such as `"90000/1m"`; `""`: no bound. */
+  /** How much cost it gets in a time, such as `"1440/1s"`; `""`: no bound. */
   costRate?: string;
 }
 
@@ -900,7 +900,7 @@ export interface Config {
   fair: string;
   rate: string;
   key_rate: string;
-  /** How much cost the queue hands out in a time, such as `"90000/1m"`; `""`: no bound. */
+  /** How much cost the queue hands out in a time, such as `"1440/1s"`; `""`: no bound. */
   cost_rate: string;
   /** The same of each key. */
   key_cost_rate: string;

@@ -108,7 +108,7 @@ queue holds again. The settings:
   rate    of its deliveries, such as 100/1m; none: no bound
   weight  its share where keys take turns, 1 to 1000
   paused  whether its items are kept from being popped: true or false
-  cost_rate  of the cost of its deliveries, such as 90000/1m; none: no bound`,
+  cost_rate  of the cost of its deliveries, such as 1440/1s; none: no bound`,
 		Example: `  # five calls at a time, and a hundred a minute
   pq key set jobs ann limit=5 rate=100/1m
 

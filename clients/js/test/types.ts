@@ -60,8 +60,8 @@ export async function program(nc: NatsConnection): Promise<void> {
   // @ts-expect-error it is the program's to say with spent
   item.cost = 1;
   const { costRate, costTokens = 0, settings: own, waitsFor } = await jobs.key("ann");
-  if (costTokens < 0 && waitsFor === "key_cost_rate" && !own.costRate) await jobs.setKey("ann", { costRate: costRate === "" ? null : "90000/1m" });
-  await jobs.configure({ cost_rate: "90000/1m", key_cost_rate: "" });
+  if (costTokens < 0 && waitsFor === "key_cost_rate" && !own.costRate) await jobs.setKey("ann", { costRate: costRate === "" ? null : "1440/1s" });
+  await jobs.configure({ cost_rate: "1440/1s", key_cost_rate: "" });
   await jobs.setSchedule("hourly", { spec: "@hourly", item: { payload: "x", cost: 5 } });
   await jobs.setSource("orders", { map: { cost: { header: "Tokens", default: 1 } } });
   for await (const { cost } of jobs.list()) console.log(cost.toFixed(), said);

@@ -34,7 +34,7 @@ class ConfigChange(TypedDict, total=False):
     rate: str
     key_rate: str
     cost_rate: str
-    """How much cost the queue hands out in a time, such as "90000/1m"; "": no bound."""
+    """How much cost the queue hands out in a time, such as "1440/1s"; "": no bound."""
     key_cost_rate: str
     """The same of each key."""
     hand_over: str
@@ -74,7 +74,7 @@ class Config(TypedDict):
     rate: str
     key_rate: str
     cost_rate: str
-    """How much cost the queue hands out in a time, such as "90000/1m"; "": no bound."""
+    """How much cost the queue hands out in a time, such as "1440/1s"; "": no bound."""
     key_cost_rate: str
     """The same of each key."""
     hand_over: str

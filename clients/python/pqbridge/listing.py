@@ -74,7 +74,7 @@ class KeySettings(TypedDict, total=False):
     paused: bool
     """Its items are not handed out."""
     cost_rate: str
-    """How much cost it gets in a time, such as "90000/1m"; "": no bound."""
+    """How much cost it gets in a time, such as "1440/1s"; "": no bound."""
 
 
 class KeyChange(TypedDict, total=False):

@@ -81,7 +81,7 @@ export function fields(own, config) {
     { name: "limit", label: "Limit", numeric: true, value: text(own.limit), effect: config.key_order ? "The queue hands out the items of a key one after another, so the limit stays 1."
       : `How many of its items are leased at a time; 0: no limit. Empty: the queue's, ${config.key_limit ? count(config.key_limit) : "none"}.` },
     { name: "rate", label: "Rate", value: rate(own.rate), effect: `How many deliveries it gets in a time, such as 100/1m; none: no bound. Empty: the queue's, ${short(config.key_rate) || "none"}.` },
-    { name: "cost_rate", label: "Cost rate", value: rate(own.cost_rate), effect: `How much cost it gets in a time, such as 90000/1m; none: no bound. Empty: the queue's, ${short(config.key_cost_rate) || "none"}.` },
+    { name: "cost_rate", label: "Cost rate", value: rate(own.cost_rate), effect: `How much cost it gets in a time, such as 1440/1s; none: no bound. Empty: the queue's, ${short(config.key_cost_rate) || "none"}.` },
     { name: "weight", label: "Weight", numeric: true, value: text(own.weight),
       effect: `Its share of the deliveries, 1 to 1000${config.fair ? "" : ", where keys take turns: in this queue they do not"}. Empty: what pushes say, otherwise 1.` },
   ];

@@ -87,7 +87,8 @@ const (
 	starves    kind = "have items that wait behind more urgent ones"
 	fails      kind = "have items that fail"
 	failsSome  kind = "have items that fail, too few for a warning"
-	guesses    kind = "have items that cost something else than their pushes say"
+	costMore   kind = "have items that cost more than their pushes say"
+	costLess   kind = "have items that cost less than their pushes say"
 	mostOfKind      = 10 // remarks of a kind that are printed
 )
 
@@ -99,7 +100,7 @@ func (k kind) verdict() verdict {
 	switch k {
 	case takesNone:
 		return bad
-	case failsSome:
+	case failsSome, costLess, stands(protocol.CauseRate): // a rate is there to be reached
 		return fine
 	}
 	return warn
@@ -179,6 +180,8 @@ func examineQueue(i *client.Info, leasedLong, fails bool, remark func(k kind, fo
 	case e.Cause == protocol.CauseFailing && fails: // said above
 	case e.Cause == protocol.CauseFailing: // one attempt that failed is what retries are for
 		remark(failsSome, "%s (failing), too few attempts for a warning: %s", i.Queue, show.Why(i.Queue, e))
+	case e.Cause == protocol.CauseRate && age > unattended:
+		says(waitsLong)
 	case e.Cause.Wrong() && e.Cause != protocol.CauseStoreFull:
 		says(stands(e.Cause))
 	case e.Cause == protocol.CauseDeadLetters:
@@ -224,20 +227,22 @@ func examineFailures(i *client.Info, remark func(k kind, format string, args ...
 	}
 }
 
-// A queue's guesses of cost are wrong where one of the two is twice the other, for many deliveries of the least cost.
-const (
-	wrongGuess  = 2
-	enoughToSay = 1000
-)
+// enoughToSay is for how much cost a queue's guesses are compared with the truth.
+const enoughToSay = 1000
 
-// examineCost says that deliveries cost something else than they reserve: the cost rate then bounds something else than it says.
+// examineCost compares what deliveries have cost with what they reserved. Where they cost a tenth more, the service behind them sees
+// more than the cost rate says. Less is use of a budget by those who reserve the worst case, and remarkable from a half on.
 func examineCost(i *client.Info, remark func(k kind, format string, args ...any)) {
 	c := i.Cost
-	if c == nil || c.Reserved < enoughToSay || c.Spent < wrongGuess*c.Reserved && wrongGuess*c.Spent > c.Reserved {
-		return
+	switch {
+	case c == nil || c.Reserved < enoughToSay:
+	case c.Spent > c.Reserved+c.Reserved/10:
+		remark(costMore, "%s: its items have cost %s, and their pushes said %s: correct the cost of the pushes (--cost)",
+			i.Queue, show.Thousands(c.Spent), show.Thousands(c.Reserved))
+	case c.Spent <= c.Reserved/2:
+		remark(costLess, "%s: its items have cost %s of the %s that their pushes reserved (%d %%)",
+			i.Queue, show.Thousands(c.Spent), show.Thousands(c.Reserved), c.Spent*100/c.Reserved)
 	}
-	remark(guesses, "%s: its items have cost %s, and their pushes said %s: correct the cost of the pushes (--cost)",
-		i.Queue, show.Thousands(c.Spent), show.Thousands(c.Reserved))
 }
 
 // historyOf is that of a queue, nil if no bridge tells it.
